@@ -1,0 +1,18 @@
+# The demo: count two real corpora with a real tokenizer, offline. Called by `make demo`.
+set -eu
+: "${VOCABFREQ:=vocabfreq}" "${PYTHON:=python3}" "${OUT:=demo}"
+mkdir -p "$OUT"
+PYTHONIOENCODING=utf-8 "$PYTHON" data/stdlib_corpus.py > "$OUT/stdlib.jsonl"
+
+echo "\$ vocabfreq build --tokenizer data/smollm2 --source code=$OUT/stdlib.jsonl --source chat=data/chat.jsonl -o $OUT/vocab_freq.safetensors"
+"$VOCABFREQ" build --tokenizer data/smollm2 \
+  --source "code=$OUT/stdlib.jsonl" --source chat=data/chat.jsonl \
+  -o "$OUT/vocab_freq.safetensors"
+
+echo
+echo "\$ vocabfreq show $OUT/vocab_freq.safetensors --tokenizer data/smollm2 --top 10 --plot $OUT/coverage.png"
+"$VOCABFREQ" show "$OUT/vocab_freq.safetensors" --tokenizer data/smollm2 --top 10 \
+  --plot "$OUT/coverage.png"
+
+echo "Code outweighs chat here, so the ids that it ranks highest serve chat worse than chat's own would:"
+echo "in $OUT/coverage.png, the gap between the solid and the dotted line of chat. Count what you serve."

@@ -1,0 +1,43 @@
+"""vocabfreq: token frequencies for drafting with a pruned vocabulary.
+
+The names below load what they need when first used; `import vocabfreq` alone loads nothing heavy.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vocabfreq.counting import count
+    from vocabfreq.errors import VocabfreqError
+    from vocabfreq.frequencies import FrequencyTable
+    from vocabfreq.planning import CountOptions
+    from vocabfreq.sources.plan import Source
+    from vocabfreq.tokenizer import load_tokenizer
+
+_HOMES = {
+    "CountOptions": "vocabfreq.planning",
+    "FrequencyTable": "vocabfreq.frequencies",
+    "Source": "vocabfreq.sources.plan",
+    "VocabfreqError": "vocabfreq.errors",
+    "count": "vocabfreq.counting",
+    "load_tokenizer": "vocabfreq.tokenizer",
+}
+
+__all__ = [
+    "CountOptions",
+    "FrequencyTable",
+    "Source",
+    "VocabfreqError",
+    "count",
+    "load_tokenizer",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'vocabfreq' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

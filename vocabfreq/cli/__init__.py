@@ -1,0 +1,56 @@
+"""The command line. Each verb has a module: parse, call one library function, render."""
+
+import os
+import shlex
+import sys
+
+import typer
+
+from vocabfreq.cli.build import build
+from vocabfreq.cli.compare import compare
+from vocabfreq.cli.merge import merge
+from vocabfreq.cli.show import show
+
+app = typer.Typer(
+    name="vocabfreq",
+    help="Count token frequencies, exactly and fast, for drafting with a pruned vocabulary.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for verb in (build, show, merge, compare):
+    app.command()(verb)
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: bool = typer.Option(False, "--version", help="Print the version and stop."),
+) -> None:
+    if version:
+        from importlib.metadata import version as version_of
+
+        print(version_of("vocabfreq"))
+        raise typer.Exit
+
+
+def main() -> None:
+    """Entry point: errors become one or two lines and an exit code, never a traceback."""
+    from vocabfreq.errors import VocabfreqError
+
+    try:
+        app()
+    except VocabfreqError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read standard output has gone; there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+def command_line() -> str:
+    """This command as it can be typed again."""
+    return shlex.join(["vocabfreq", *sys.argv[1:]])

@@ -1,0 +1,232 @@
+"""What `build` does and shows once its options are parsed."""
+
+import shutil
+import sys
+import time
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vocabfreq.cli import render
+from vocabfreq.counting import Report, run_plan
+from vocabfreq.errors import OverwriteError
+from vocabfreq.freqfile import is_frequency_file
+from vocabfreq.planning import Plan
+from vocabfreq.sources.tally import BEYOND_ROWS, SURROGATE, TRUNCATED, bad_rows
+from vocabfreq.tasks import Done, Remark
+
+
+def show_plan(plan: Plan, as_json: bool) -> None:
+    """What a build would read."""
+    found: list[dict[str, Any]] = []
+    for index, source in enumerate(plan.sources):
+        shards = [shard for shard in plan.shards if shard.source == index]
+        layout = shards[0].layout
+        found.append(
+            {
+                "source": source.name,
+                "files": len(plan.files(index)),
+                "shards": len(shards),
+                "bytes": sum(shard.size for shard in shards),
+                "column": layout.column,
+                "kind": layout.kind,
+            }
+        )
+    if as_json:
+        total = {"shards": len(plan.shards), "bytes": plan.bytes, "rows": plan.job.rows}
+        render.print_json({"plan": found, **total})
+        return
+    rows = [
+        [
+            row["source"],
+            f"{row['kind']} in {row['column']!r}",
+            *(f"{row[k]:,}" for k in ("files", "shards")),
+            render.megabytes(row["bytes"]),
+        ]
+        for row in found
+    ]
+    header = ["source", "what", "files", "shards", "size"]
+    render.print_table("Plan (nothing was counted)", header, rows, left=2)
+
+
+@dataclass
+class Outcome:
+    """A finished build."""
+
+    report: Report
+    output: Path
+    seconds: float
+
+    def exit_code(self, max_bad_rows: int) -> int:
+        """0, or 3 when more was lost than allowed."""
+        return 3 if self._too_bad(max_bad_rows) else 0
+
+    def _too_bad(self, max_bad_rows: int) -> str | None:
+        skipped = [source.skipped for source in self.report.table.sources]
+        bad = sum(map(bad_rows, skipped))
+        if bad > max_bad_rows:
+            return f"{bad:,} rows were skipped, more than --max-bad-rows {max_bad_rows:,}"
+        if any(TRUNCATED in reasons for reasons in skipped):
+            return "a file ends in the middle: how much was lost is not known"
+        if not any(source.documents for source in self.report.table.sources):
+            return "not one document was counted"
+        return None
+
+    def show(self, *, as_json: bool, max_bad_rows: int, quiet: bool) -> None:
+        """The summary."""
+        if as_json:
+            render.print_json(self.as_dict())
+        elif not quiet:
+            self._print()
+        if trouble := self._too_bad(max_bad_rows):
+            render.note(f"warning: {trouble}; the file is written, the exit code is 3")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The summary for programs."""
+        table, report = self.report.table, self.report
+        return {
+            "file": str(self.output),
+            "tokenizer": table.tokenizer.sha256,
+            "rows": table.rows,
+            "tokens": sum(s.tokens for s in table.sources),
+            "documents": sum(s.documents for s in table.sources),
+            "distinct_ids": int((table.counts + table.heldout).any(axis=0).sum()),
+            "coverage": render.coverage(table),
+            "skipped": {s.name: s.skipped for s in table.sources},
+            "examples": {
+                name: [f"{e.reason}: {e}" for e in found] for name, found in report.examples.items()
+            },
+            "encoder": {
+                "name": table.meta.encoder.name,
+                "version": table.meta.encoder.version,
+                "cross_checked_documents": table.meta.encoder.cross_checked_documents,
+                "mismatched_documents": table.meta.encoder.mismatched_documents,
+                "code_points": list(table.meta.encoder.code_points),
+            },
+            "shards": report.shards,
+            "resumed_shards": report.resumed,
+            "seconds": round(self.seconds, 3),
+        }
+
+    def _print(self) -> None:
+        table = self.report.table
+        rows = [
+            [
+                s.name,
+                f"{s.documents:,}",
+                f"{s.heldout_documents:,}",
+                f"{s.tokens:,}",
+                render.megabytes(s.bytes),
+                f"{sum(s.skipped.values()):,}",
+            ]
+            for s in table.sources
+        ]
+        header = ["source", "documents", "held out", "tokens", "text", "skipped"]
+        render.print_table("Counted", header, rows)
+        render.print_coverage(table)
+        self._print_skipped()
+        self._print_engine()
+        print(f"Wrote {self.output} ({self._speed()}).")
+        print(f"Next: vocabfreq show {self.output}")
+
+    def _print_skipped(self) -> None:
+        for source in self.report.table.sources:
+            for reason, number in source.skipped.items():
+                places = [e for e in self.report.examples[source.name] if e.reason == reason]
+                shown = "; ".join(map(str, places[:3]))
+                what = {SURROGATE: "mended", BEYOND_ROWS: "left out"}.get(reason, "skipped")
+                where = f" ({shown})" if shown else ""
+                print(render.clean(f"{what} in {source.name}: {number:,} × {reason}{where}"))
+
+    def _print_engine(self) -> None:
+        encoder = self.report.table.meta.encoder
+        if encoder.name == "none":
+            print("No text to encode: the sources hold token ids.")
+            return
+        checked = ""
+        if "gigatoken" in encoder.name or encoder.mismatched_documents:
+            checked = (
+                f"; {encoder.cross_checked_documents:,} texts checked against tokenizers, "
+                f"{encoder.mismatched_documents:,} differed"
+            )
+        print(f"Encoded by {encoder.name} {encoder.version}{checked}.")
+        if encoder.mismatched_documents:
+            at = f" at {', '.join(encoder.code_points)}" if encoder.code_points else ""
+            print(f"The fast engine was caught{at}; those shards were counted by tokenizers.")
+
+    def _speed(self) -> str:
+        distinct = int((self.report.table.counts + self.report.table.heldout).any(axis=0).sum())
+        size = sum(s.bytes for s in self.report.table.sources)
+        rate = f", {size / 1e6 / self.seconds:,.0f} MB/s" if size and self.seconds else ""
+        return (
+            f"{distinct:,} distinct ids of {self.report.table.rows:,}, {self.seconds:.1f} s{rate}"
+        )
+
+
+def run_build(plan: Plan, output: Path, *, force: bool, keep: bool, quiet: bool) -> Outcome:
+    """Counts and writes the file; Ctrl-C keeps what is done and says how to go on.
+
+    Raises:
+        OverwriteError: something else is in the way of the output.
+    """
+    check_output(output, force)
+    started = time.monotonic()
+    try:
+        with _progress(plan, quiet) as bar:
+            report = run_plan(plan, progress=Listener(bar, quiet))
+    except KeyboardInterrupt:
+        from vocabfreq.cli import command_line
+
+        print(
+            f"\ninterrupted; what is counted is kept. To go on: {command_line()}", file=sys.stderr
+        )
+        raise
+    report.table.save(output)
+    for change in report.changes:
+        render.note(f"earlier partial files were of no use: {change}", quiet=quiet)
+    if report.resumed:
+        render.note(f"{report.resumed} of {report.shards} shards were counted before", quiet=quiet)
+    if not keep and plan.options.work_dir:
+        shutil.rmtree(plan.options.work_dir, ignore_errors=True)
+    return Outcome(report, output, time.monotonic() - started)
+
+
+def check_output(output: Path, force: bool) -> None:
+    """Refuses to replace what is not ours.
+
+    Raises:
+        OverwriteError: it is a folder, or another kind of file and `force` is off.
+    """
+    if output.is_dir():
+        raise OverwriteError(f"{output} is a folder", hint="name a file with --output")
+    if output.exists() and not force and not is_frequency_file(output):
+        raise OverwriteError(
+            f"{output} is in the way, and no frequency file",
+            hint="choose another --output, or replace it with --force",
+        )
+
+
+class Listener:
+    """Hears of finished shards and remarks: moves the bar, and says each remark once."""
+
+    def __init__(self, bar: Any, quiet: bool) -> None:
+        self.bar, self.quiet, self.said = bar, quiet, set[str]()
+
+    def __call__(self, heard: Done | Remark) -> None:
+        """Passes on what was heard."""
+        if isinstance(heard, Done):
+            if self.bar:
+                self.bar(heard)
+        elif heard.text not in self.said:
+            self.said.add(heard.text)
+            render.note(heard.text, quiet=self.quiet)
+
+
+def _progress(plan: Plan, quiet: bool) -> AbstractContextManager[Any]:
+    """A bar on a terminal, nothing elsewhere."""
+    if quiet or not sys.stderr.isatty():
+        return nullcontext()
+    from vocabfreq.cli.progress import Bar
+
+    return Bar(plan)

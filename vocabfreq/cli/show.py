@@ -1,0 +1,143 @@
+"""`vocabfreq show`: what a frequency file holds."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vocabfreq.cli import render
+
+if TYPE_CHECKING:
+    from vocabfreq.frequencies import FrequencyTable
+    from vocabfreq.tokentext import TokenText
+
+
+def show(
+    file: Annotated[Path, typer.Argument(help="A frequency file.")],
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            "--tokenizer",
+            "-t",
+            metavar="TOK",
+            help="To write tokens as text. Default: a tokenizer.json beside the file.",
+        ),
+    ] = None,
+    top: Annotated[int, typer.Option(min=0, help="How many of the most frequent tokens.")] = 20,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="OUT.png", help="Draw the coverage curves.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No remarks.")] = False,
+) -> None:
+    """Show where the counts come from, what the K most frequent ids cover, and which they are."""
+    from vocabfreq.frequencies import FrequencyTable
+    from vocabfreq.tokentext import token_text
+
+    table = FrequencyTable.load(file)
+    text = token_text(table, tokenizer, file)
+    if as_json:
+        render.print_json(_as_dict(table, text, top))
+    else:
+        _print(table, text, top)
+    if plot is not None:
+        _plot(table, plot, quiet)
+
+
+def _plot(table: "FrequencyTable", path: Path, quiet: bool) -> None:
+    from vocabfreq.plots import save_coverage_plot
+
+    save_coverage_plot(table, path)
+    render.note(f"Drew {path}.", quiet=quiet)
+
+
+def _as_dict(table: "FrequencyTable", text: "TokenText", top: int) -> dict[str, Any]:
+    import json
+
+    from vocabfreq.records import canonical_json
+
+    return {
+        **json.loads(canonical_json(table.meta)),
+        "coverage": render.coverage(table),
+        "top": [
+            {"rank": rank, "id": i, "count": n, "text": text(i)}
+            for rank, (i, n) in enumerate(_top(table, top))
+        ],
+    }
+
+
+def _top(table: "FrequencyTable", number: int) -> list[tuple[int, int]]:
+    counts = table.counts.sum(axis=0)
+    return [(int(i), int(counts[i])) for i in table.ranked_ids[:number]]
+
+
+def _print(table: "FrequencyTable", text: "TokenText", top: int) -> None:
+    tokenizer, meta = table.tokenizer, table.meta
+    revision = f" at {tokenizer.revision}" if tokenizer.revision else ""
+    print(render.clean(f"Tokenizer  {tokenizer.name}{revision}"))
+    print(f"           sha256 {tokenizer.sha256}")
+    print(f"           V = {tokenizer.rows:,} rows, {tokenizer.size:,} ids can be emitted")
+    print(
+        f"Special    {_ids('special', meta.special_ids)}, {_ids('stop', meta.stop_ids)}, ", end=""
+    )
+    print(f"{len(meta.byte_ids)} byte tokens")
+    print(
+        render.clean(f"Encoded    by {meta.encoder.name} {meta.encoder.version}, {_check(table)}")
+    )
+    print(render.clean(f"Options    {', '.join(f'{k} {v}' for k, v in meta.options.items())}"))
+    print(f"Written    by vocabfreq {meta.vocabfreq}, format {meta.format}\n")
+    _print_sources(table)
+    render.print_coverage(table)
+    if top:
+        _print_top(table, text, top)
+
+
+def _ids(kind: str, ids: tuple[int, ...]) -> str:
+    listed = f" ({', '.join(map(str, ids))})" if 0 < len(ids) <= 8 else ""
+    return f"{len(ids)} {kind}{listed}"
+
+
+def _check(table: "FrequencyTable") -> str:
+    encoder = table.meta.encoder
+    points = f" at {', '.join(encoder.code_points)}" if encoder.code_points else ""
+    return (
+        f"{encoder.cross_checked_documents:,} texts cross-checked, "
+        f"{encoder.mismatched_documents:,} differed{points}"
+    )
+
+
+def _print_sources(table: "FrequencyTable") -> None:
+    rows = [
+        [
+            source.name,
+            _files(source.files),
+            "raw" if source.weight is None else f"{source.weight:g}",
+            f"{source.documents:,}",
+            f"{source.heldout_documents:,}",
+            f"{source.tokens:,}",
+            render.megabytes(source.bytes),
+            "; ".join(f"{n:,} × {reason}" for reason, n in source.skipped.items()) or "none",
+        ]
+        for source in table.sources
+    ]
+    header = ["source", "files", "weight", "documents", "held out", "tokens", "text", "skipped"]
+    render.print_table("Sources", header, rows, left=2)
+
+
+def _files(files: tuple[str, ...]) -> str:
+    more = f" and {len(files) - 2:,} more" if len(files) > 2 else ""
+    return ", ".join(files[:2]) + more
+
+
+def _print_top(table: "FrequencyTable", text: "TokenText", top: int) -> None:
+    total = max(int(table.counts.sum()), 1)
+    rows = [
+        [text(i), f"{rank}", f"{i}", f"{n:,}", render.percent(n / total)]
+        for rank, (i, n) in enumerate(_top(table, top))
+    ]
+    if not text.known:
+        rows = [row[1:] for row in rows]
+    header = ["token", "rank", "id", "count", "share"][int(not text.known) :]
+    render.print_table("Most frequent tokens", header, rows, left=int(text.known))
+    if not text.known:
+        print("To see them as text: --tokenizer TOK")

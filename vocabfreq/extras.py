@@ -1,0 +1,22 @@
+"""Optional packages: imported when needed, with a one-line hint when they are missing."""
+
+from importlib import import_module
+from typing import Any
+
+from vocabfreq.errors import MissingExtraError
+
+
+def require(module: str, extra: str) -> Any:
+    """Imports a module of an extra.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module.partition(".")[0]:
+            raise
+        raise MissingExtraError(
+            f"{error.name} is not installed", hint=f"pip install 'vocabfreq[{extra}]'"
+        ) from None

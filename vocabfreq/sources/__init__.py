@@ -1,0 +1,1 @@
+"""Corpora → shards → batches of text or ids."""

@@ -1,0 +1,54 @@
+"""The first rows of a file, to see what it holds before anything is counted."""
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from vocabfreq.sources.blocks import BLOCK, BOM, TruncatedError, decompressed
+from vocabfreq.sources.files import InputFile
+from vocabfreq.sources.readers import MAX_JSON, json_rows
+from vocabfreq.sources.rows import BadRowError, load_line
+
+ROWS = 100
+
+
+def first_rows(file: InputFile) -> list[dict[str, Any]]:
+    """The first rows of a file that are objects; empty when there are none."""
+    if file.format in ("parquet", "arrow", "hub"):
+        from vocabfreq.sources.columnar import first_records
+
+        return first_records(file, ROWS)
+    data = head(file, MAX_JSON if file.format == "json" else BLOCK)
+    rows = json_rows(data) if file.format == "json" else None
+    return _objects(rows if rows is not None else map(_loaded, data.split(b"\n")))
+
+
+def head(file: InputFile, size: int) -> bytes:
+    """Up to `size` bytes of content from the start of a file, without a BOM."""
+    parts = [b""]
+    with file.open() as raw:
+        read = decompressed(raw, file.compression)
+        try:
+            while size > 0 and (part := read(min(size, BLOCK))):
+                parts.append(part)
+                size -= len(part)
+        except TruncatedError:
+            pass  # reported when the file is counted
+    return b"".join(parts).removeprefix(BOM)
+
+
+def _loaded(line: bytes) -> Any:
+    try:
+        return msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        pass
+    try:
+        return load_line(line)
+    except BadRowError:
+        return None
+
+
+def _objects(rows: Iterable[Any]) -> list[dict[str, Any]]:
+    return list(islice((row for row in rows if isinstance(row, dict)), ROWS))

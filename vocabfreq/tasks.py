@@ -1,0 +1,76 @@
+"""Tasks: one shard to count, and what came of it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from vocabfreq.errors import CountError, VocabfreqError
+from vocabfreq.partials import save_partial
+from vocabfreq.resolve import first_line
+from vocabfreq.shardcount import Worker
+from vocabfreq.sources.plan import Shard
+
+
+@dataclass(frozen=True)
+class Task:
+    """One shard to count.
+
+    Attributes:
+        key: its fingerprint.
+        shard: the shard.
+        path: where its partial file goes.
+    """
+
+    key: str
+    shard: Shard
+    path: Path
+
+
+@dataclass(frozen=True)
+class Done:
+    """What the parent is told of a counted shard.
+
+    Attributes:
+        size: bytes of the files that it took up, about.
+        documents: documents counted.
+        tokens: tokens counted.
+        bytes: UTF-8 bytes of the text counted.
+    """
+
+    size: int
+    documents: int
+    tokens: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Something that a person should hear while counting goes on."""
+
+    text: str
+
+
+def first_remark(worker: Worker, task: Task) -> Remark | None:
+    """What there is to say of the engine, once it is known; nothing for sources of ids.
+
+    Raises:
+        VocabfreqError: the tokenizer cannot be loaded.
+    """
+    if task.shard.layout.kind == "ids" or not worker.encoder.remark:
+        return None
+    return Remark(worker.encoder.remark)
+
+
+def run_task(worker: Worker, task: Task) -> Done:
+    """Counts a shard and leaves its partial file.
+
+    Raises:
+        VocabfreqError: the shard cannot be counted.
+    """
+    try:
+        count = worker.count(task.shard)
+        save_partial(task.path, count)
+    except VocabfreqError:
+        raise
+    except Exception as error:  # whatever a reader or a disk came up with
+        raise CountError(f"{task.shard.name}: {first_line(error)}") from error
+    return Done(task.shard.size, count.documents, count.tokens, count.bytes)
