@@ -295,3 +295,33 @@ def test_the_public_surface_is_sorted_and_there() -> None:
     assert all(getattr(vocabfreq, name) for name in vocabfreq.__all__)
     missing: Any = getattr(vocabfreq, "nothing", None)
     assert missing is None
+
+
+def test_a_json_array_on_standard_input(tok: Path, tmp_path: Path) -> None:
+    rows = [{"text": f"abc {n} " * 40} for n in range(20_000)]
+    data = json.dumps(rows).encode()
+    assert len(data) > 4 << 20
+    done = run("build", "-t", tok, "-s", "-", "-o", tmp_path / "out", stdin=data)
+    assert done.returncode == 0, done.stderr
+    assert FrequencyTable.load(tmp_path / "out").sources[0].documents == len(rows)
+
+
+def test_standard_input_is_never_counted_by_half(tok: Path, corpus: Path, tmp_path: Path) -> None:
+    code = (
+        "from vocabfreq.encoding import GigatokenEncoder, EncoderFailedError\n"
+        "def fail(self, texts): raise EncoderFailedError('planted')\n"
+        "GigatokenEncoder.encode = fail\n"
+        "from vocabfreq.sources import stdin; stdin.BLOCK = 100\n"
+        "from vocabfreq.sources import peek; peek.BLOCK = 100\n"
+        "from vocabfreq.cli import main; main()"
+    )
+    arguments = ["build", "-t", str(tok), "-s", "-", "-o", str(tmp_path / "out")]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        input=corpus.read_bytes(),
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert b"standard input would have to be read again" in done.stderr
+    assert not (tmp_path / "out").exists()

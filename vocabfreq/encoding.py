@@ -39,6 +39,22 @@ class Encoded:
     offsets: npt.NDArray[np.int64]
 
 
+def replaced(encoded: Encoded, places: list[int], by: Encoded) -> Encoded:
+    """The same batch with the ids of some texts taken from another one.
+
+    Args:
+        encoded: all texts.
+        places: ascending indices of the texts that are replaced.
+        by: only those texts.
+    """
+    texts = np.split(encoded.ids, encoded.offsets[1:-1])
+    for number, place in enumerate(places):
+        texts[place] = by.ids[by.offsets[number] : by.offsets[number + 1]]
+    offsets = np.zeros_like(encoded.offsets)
+    np.cumsum([len(ids) for ids in texts], out=offsets[1:])
+    return Encoded(np.concatenate(texts), offsets)
+
+
 class Encoder(Protocol):
     """What both engines look like.
 

@@ -8,6 +8,7 @@ import contextlib
 import os
 import pickle
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -104,6 +105,9 @@ class _Pool:
             thread.start()
 
     def _serve(self) -> None:
+        # Inherited by the processes: Ctrl-C must not hit one that has only begun to start.
+        if hasattr(signal, "pthread_sigmask"):
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             process = None
             while not self.closing:

@@ -2,8 +2,10 @@
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -11,14 +13,17 @@ import numpy.typing as npt
 
 from vocabfreq.crosscheck import FLOOR_BYTES, CrossCheck, EncoderMismatchError
 from vocabfreq.encoding import (
+    Encoded,
     Encoder,
     EncoderFailedError,
     EncoderName,
     TokenizersEncoder,
     make_encoder,
+    replaced,
 )
 from vocabfreq.errors import IdRangeError, SourceError
 from vocabfreq.heldout import held_out
+from vocabfreq.rare import rare_texts
 from vocabfreq.sources.plan import Shard
 from vocabfreq.sources.readers import read_piece
 from vocabfreq.sources.rows import Batch, IdBatch
@@ -116,7 +121,8 @@ class Worker:
             return self._count(shard, None)
         except EncoderMismatchError as mismatch:
             again = self._count(shard, self.reference)
-            return replace(again, mismatched=1, code_points=mismatch.code_points)
+            again.checked, again.code_points = mismatch.checked, mismatch.code_points
+            return replace(again, mismatched=1)
         except EncoderFailedError:
             return replace(self._count(shard, self.reference), mismatched=1)
 
@@ -126,8 +132,10 @@ class Worker:
         counter = _Counter(self, shard, total, encoder)
         for piece in shard.pieces:
             total.tally.lines = 0
-            for batch in read_piece(piece, shard.layout, total.tally, shard.separator):
-                counter.add(batch, piece.file.name)
+            batches = read_piece(piece, shard.layout, total.tally, shard.separator)
+            with closing(batches):  # the reading thread is gone before anyone reads again
+                for batch in batches:
+                    counter.add(batch, piece.file.name)
             total.lines.append(total.tally.lines)
             if counter.full:
                 break
@@ -173,15 +181,26 @@ class _Counter:
 
     def _add_texts(self, batch: Batch) -> None:
         size = self._digest(batch)
-        encoded = self.encoder.encode(batch.texts)
-        if self.check is not None:
-            self.check.check(batch.texts, encoded, size)
+        encoded = self._encode(batch.texts, size)
         offsets = encoded.offsets
         if batch.sizes is not None:
             ends = np.zeros(len(batch.sizes) + 1, np.int64)
             np.cumsum(batch.sizes, out=ends[1:])
             offsets = offsets[ends]
         self._tally(encoded.ids, offsets)
+
+    def _encode(self, texts: list[str], size: int) -> Encoded:
+        """By the engine; by the reference what the fast engine is known to take for other text."""
+        encoder = self.encoder
+        if self.check is None:
+            return encoder.encode(texts)
+        rare = rare_texts(texts)
+        encoded = encoder.encode(texts)
+        if rare:
+            right = self.worker.reference.encode([texts[n] for n in rare])
+            encoded = replaced(encoded, rare, right)
+        self.check.check(texts, encoded, size)
+        return encoded
 
     def _digest(self, batch: Batch) -> int:
         """Adds each document's SHA-256, its texts joined by a byte that UTF-8 cannot hold."""
@@ -202,16 +221,18 @@ class _Counter:
             self.kept, self.dropped = self.kept + kept, self.dropped + len(ids) - kept
             ends = np.concatenate([[0], np.cumsum(batch.mask)])
             ids, offsets = ids[batch.mask], ends[offsets]
-        for start, stop in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
-            document = hashlib.sha256(ids[start:stop].astype("<i8", copy=False).data).digest()
-            self.total.digest = (self.total.digest + int.from_bytes(document, "big")) % 2**256
+        stored = ids.astype("<u4", copy=False).data
+        for start, stop in pairwise(offsets.tolist()):
+            document = hashlib.sha256(stored[start:stop]).digest()
+            self.total.digest += int.from_bytes(document, "big")
+        self.total.digest %= 2**256
         self._tally(ids, offsets)
 
     def _check_range(self, batch: IdBatch, file: str) -> None:
         rows = self.worker.job.rows
-        wrong = np.flatnonzero((batch.ids < 0) | (batch.ids >= rows))
-        if not len(wrong):
+        if not len(batch.ids) or (batch.ids.min() >= 0 and batch.ids.max() < rows):
             return
+        wrong = np.flatnonzero((batch.ids < 0) | (batch.ids >= rows))
         document = int(np.searchsorted(batch.offsets, wrong[0], side="right")) - 1
         raise IdRangeError(
             f"{file}, row {batch.rows[document]}: "

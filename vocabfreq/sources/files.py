@@ -55,7 +55,7 @@ class InputFile:
         if self.path == STDIN:
             from vocabfreq.sources.stdin import standard_input
 
-            return standard_input()
+            return standard_input()  # type: ignore[return-value]
         if "://" in self.path:
             return open_remote(self.path)
         return open(self.path, "rb")

@@ -20,23 +20,28 @@ def first_rows(file: InputFile) -> list[dict[str, Any]]:
         from vocabfreq.sources.columnar import first_records
 
         return first_records(file, ROWS)
-    data = head(file, MAX_JSON if file.format == "json" else BLOCK)
+    data = head(file)
     rows = json_rows(data) if file.format == "json" else None
     return _objects(rows if rows is not None else map(_loaded, data.split(b"\n")))
 
 
-def head(file: InputFile, size: int) -> bytes:
-    """Up to `size` bytes of content from the start of a file, without a BOM."""
+def head(file: InputFile) -> bytes:
+    """The start of a file without a BOM: whole lines, or all of it when it is one JSON document."""
     parts = [b""]
     with file.open() as raw:
         read = decompressed(raw, file.compression)
         try:
-            while size > 0 and (part := read(min(size, BLOCK))):
+            while _wants_more(parts, file) and (part := read(BLOCK)):
                 parts.append(part)
-                size -= len(part)
         except TruncatedError:
             pass  # reported when the file is counted
     return b"".join(parts).removeprefix(BOM)
+
+
+def _wants_more(parts: list[bytes], file: InputFile) -> bool:
+    size = sum(map(len, parts))
+    a_line = file.format != "json" and size >= BLOCK and any(b"\n" in part for part in parts)
+    return size <= MAX_JSON and not a_line
 
 
 def _loaded(line: bytes) -> Any:

@@ -13,7 +13,7 @@ from vocabfreq.sources.peek import first_rows
 from vocabfreq.sources.readers import Piece
 
 _NAMED = re.compile(r"^([\w.-]+)=(.+)$", re.DOTALL)
-SMALLEST, LARGEST, SHARDS_PER_FILE = 8 << 20, 256 << 20, 8
+SMALLEST, LARGEST, SHARDS_PER_FILE = 8 << 20, 256 << 20, 16
 
 
 @dataclass(frozen=True)

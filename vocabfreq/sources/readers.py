@@ -1,7 +1,7 @@
 """Pieces of files → batches of documents. One reader a format; all share rows and layouts."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import IO, Any
@@ -12,9 +12,10 @@ import numpy as np
 from vocabfreq.errors import SourceError
 from vocabfreq.sources import tally as reasons
 from vocabfreq.sources.blocks import BOM, TruncatedError, ahead, decompressed, record_blocks
-from vocabfreq.sources.files import InputFile
+from vocabfreq.sources.files import STDIN, InputFile
 from vocabfreq.sources.layout import Layout
 from vocabfreq.sources.rows import Batch, BatchBuilder, IdBatch, id_batch, load_line
+from vocabfreq.sources.stdin import standard_input
 from vocabfreq.sources.tally import Tally
 
 MAX_JSON = 1 << 30
@@ -40,7 +41,7 @@ class Piece:
 
 def read_piece(
     piece: Piece, layout: Layout, tally: Tally, separator: str | None
-) -> Iterator[Batch | IdBatch]:
+) -> Generator[Batch | IdBatch, None, None]:
     """Reads one piece; bad rows go to the tally.
 
     Args:
@@ -54,6 +55,8 @@ def read_piece(
 
         yield from columnar.read_columnar(piece, layout, tally)
         return
+    if piece.file.path == STDIN:
+        standard_input().start_counting()
     with piece.file.open() as raw:
         if piece.file.format == "jsonl":
             yield from _read_jsonl(piece, raw, layout, tally)

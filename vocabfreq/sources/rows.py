@@ -40,13 +40,13 @@ class IdBatch:
     """Documents that come as token ids.
 
     Attributes:
-        ids: int64 [N], all ids in a row.
+        ids: integers [N], all ids in a row.
         offsets: int64 [D+1], where each document starts.
         mask: bool [N], which ids count, None for all.
         rows: int64 [D], 1-based row of each document in its piece.
     """
 
-    ids: npt.NDArray[np.int64]
+    ids: npt.NDArray[np.integer]
     offsets: npt.NDArray[np.int64]
     mask: npt.NDArray[np.bool_] | None
     rows: npt.NDArray[np.int64]

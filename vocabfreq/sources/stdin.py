@@ -1,46 +1,75 @@
-"""Standard input as a file: its first bytes are looked at and still counted."""
+"""Standard input as a file: what was looked at is still counted, and it is counted only once."""
 
 import io
 import sys
 from functools import cache
 from typing import IO
 
+from vocabfreq.errors import SourceError
 from vocabfreq.sources.blocks import BLOCK
 from vocabfreq.sources.files import STDIN, Format, InputFile
 
 _MAGIC = {b"\x1f\x8b": "gz", b"\x28\xb5\x2f\xfd": "zst"}
 
 
-class _Rewindable(io.RawIOBase):
-    """A stream whose first block can be read again after each `close`, until read past it."""
+class StandardInput(io.RawIOBase):
+    """A stream of which the start is kept: as much as was read before `start_counting`."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
-        self.head = stream.read(BLOCK)
-        self._rest = io.BytesIO(self.head)
+        self._kept = stream.read(BLOCK)
+        self._again = io.BytesIO(self._kept)
+        self._counting = self._gone = False
+
+    @property
+    def head(self) -> bytes:
+        """The first bytes."""
+        return self._kept
+
+    def start_counting(self) -> None:
+        """From now on nothing more is kept.
+
+        Raises:
+            SourceError: it was counted before, and what was not kept is gone.
+        """
+        if self._gone:
+            raise SourceError(
+                "standard input would have to be read again, since the fast engine was caught",
+                hint="count it with --encoder tokenizers, or from a file",
+            )
+        self._counting = True
 
     def readable(self) -> bool:
+        """It is."""
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        data = self._rest.read(len(buffer)) or self._stream.read(len(buffer))
+        """Fills a buffer with what was kept, then with what is new."""
+        data = self._again.read(len(buffer))
+        if not data:
+            data = self._stream.read(len(buffer))
+            self._gone |= self._counting and bool(data)
+            if not self._counting:
+                self._kept += data
+                self._again = io.BytesIO(self._kept)
+                self._again.seek(len(self._kept))
         buffer[: len(data)] = data
         return len(data)
 
     def close(self) -> None:
-        self._rest.seek(0)
+        """Goes back to the start; the stream itself stays open."""
+        self._again.seek(0)
 
 
 @cache
-def standard_input() -> IO[bytes]:
+def standard_input() -> StandardInput:
     """The one reader of standard input."""
-    return _Rewindable(sys.stdin.buffer)  # type: ignore[return-value]
+    return StandardInput(sys.stdin.buffer)
 
 
 def input_file(separator: str | None) -> InputFile:
     """Tells by the first bytes what comes in: gz, zst, JSON lines, a JSON array, or plain text."""
-    stream = standard_input()
-    head: bytes = stream.head  # type: ignore[attr-defined]
+    head = standard_input().head
     compression = next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
     return InputFile(STDIN, _format(head, compression, separator), compression, 0, "stdin")
 
