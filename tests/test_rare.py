@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from vocabfreq.rare import rare_texts
+from vocabfreq.rare import rare_texts as _rare_texts
 
 ORDINARY = [
     *("", "plain", "naïve ’quotes’", "Привет", "Ελληνικά", "שלום", "مرحبا", "नमस्ते", "สวัสดี"),
@@ -22,6 +22,10 @@ ORDINARY = [
     ),
 ]
 YOUNG = ["\U000323b0", "\u0378", "\U00050000", "\ufdd0", "\u08ca", "\U00010f83"]
+
+
+def rare_texts(texts: list[str]) -> list[int]:
+    return _rare_texts(texts, [text.encode() for text in texts])
 
 
 def test_ordinary_text_is_not_rare() -> None:

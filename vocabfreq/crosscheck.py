@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from vocabfreq.encoding import Encoded, TokenizersEncoder
 
-SHARE = 0.001
+SHARE = 0.0005
 FLOOR_BYTES = 256 << 10  # the first shard of a source gets this much, whatever its size
 CANDIDATES = 1024
 NAMED_CODE_POINTS = 8
@@ -39,13 +39,13 @@ class CrossCheck:
     budget: float = 0.0
     checked: int = field(default=0, init=False)
 
-    def check(self, texts: list[str], encoded: Encoded, size: int) -> None:
-        """Checks what the budget allows of a batch of `size` bytes.
+    def check(self, texts: list[str], encoded: Encoded) -> None:
+        """Checks what the budget allows of a batch.
 
         Raises:
             EncoderMismatchError: naming the code points on which the engines differ.
         """
-        self.budget += size * SHARE
+        self.budget += sum(map(len, texts)) * SHARE
         chosen = self._choose(texts)
         if not chosen:
             return

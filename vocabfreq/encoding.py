@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -55,25 +55,14 @@ def replaced(encoded: Encoded, places: list[int], by: Encoded) -> Encoded:
     return Encoded(np.concatenate(texts), offsets)
 
 
-class Encoder(Protocol):
-    """What both engines look like.
+class TokenizersEncoder:
+    """The reference engine.
 
     Attributes:
         name: of the engine.
         version: of its package.
-        remark: what a person should know about the choice, "" for nothing.
+        remark: what a person should know about its choice, "" for nothing.
     """
-
-    name: str
-    version: str
-    remark: str
-
-    def encode(self, texts: list[str]) -> Encoded:
-        """Encodes each text by itself, without BOS, EOS, padding or truncation."""
-
-
-class TokenizersEncoder:
-    """The reference engine."""
 
     name = "tokenizers"
     version = version("tokenizers")
@@ -154,8 +143,8 @@ class GigatokenEncoder:
             raise EncoderFailedError(_first_line(error)) from None
         self._fed = 0
 
-    def encode(self, texts: list[str]) -> Encoded:
-        """Encodes on the calling thread; the caller runs several processes instead."""
+    def encode(self, texts: list[bytes]) -> Encoded:
+        """Encodes UTF-8 on the calling thread; the caller runs several processes instead."""
         if self._fed > REBUILD_BYTES:
             self._build()
         self._fed += sum(map(len, texts))
@@ -170,6 +159,9 @@ class GigatokenEncoder:
 
 def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+Encoder = TokenizersEncoder | GigatokenEncoder
 
 
 def make_encoder(name: EncoderName, path: Path) -> Encoder:

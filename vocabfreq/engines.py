@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from vocabfreq.errors import CountError, VocabfreqError
 from vocabfreq.shardcount import Job
-from vocabfreq.shardcount import Worker as Counter
+from vocabfreq.shardcounter import ShardCounter
 from vocabfreq.tasks import Done, Remark, Task, first_remark, run_task
 from vocabfreq.worker import send
 
@@ -34,7 +34,7 @@ def default_workers() -> int:
 
 def run_here(tasks: list[Task], job: Job) -> Iterator[Outcome]:
     """Counts the shards in this process, one after the other."""
-    counter = Counter(job)
+    counter = ShardCounter(job)
     for task in tasks:
         try:
             if remark := first_remark(counter, task):

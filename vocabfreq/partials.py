@@ -1,7 +1,8 @@
 """Partial files: what one shard counted, kept until every shard is there.
 
-A partial file is a safetensors file: `ids` uint32 [N], the ids met; `counts` and `heldout`
-int64 [N]; and one metadata key with the rest as JSON and a hash over all of it, so that a damaged
+A partial file is a safetensors file: `ids` uint32 [N], the ids met, and `counts` [N]; the same of
+the held-out documents as `heldout_ids` and `heldout` [M]; counts are uint32 where they fit, else
+int64; and one metadata key with the rest as JSON and a hash over all of it, so that a damaged
 file is noticed and counted again.
 """
 
@@ -16,12 +17,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from vocabfreq.atomic import write_atomically
-from vocabfreq.shardcount import ShardCount
+from vocabfreq.shardcount import Counts, ShardCount
 from vocabfreq.sources.tally import Tally
 
 SUFFIX = ".part.safetensors"
 _KEY = "vocabfreq_part"
-_TENSORS = ("ids", "counts", "heldout")
+_TENSORS = ("ids", "counts", "heldout_ids", "heldout")
 
 
 class _Meta(msgspec.Struct):
@@ -47,16 +48,21 @@ def partial_path(work_dir: Path, key: str) -> Path:
 
 def save_partial(path: Path, count: ShardCount) -> None:
     """Writes a partial file, whole or not at all."""
-    ids = np.flatnonzero(count.counts + count.heldout).astype(np.uint32)
-    tensors: dict[str, npt.NDArray[Any]] = {
-        "ids": ids,
-        "counts": count.counts[ids],
-        "heldout": count.heldout[ids],
+    tensors = {
+        **_sparse(count.counts, "ids", "counts"),
+        **_sparse(count.heldout, "heldout_ids", "heldout"),
     }
     meta = _meta(count)
     meta.sha256 = _hash(meta, tensors)
     data = save(tensors, metadata={_KEY: msgspec.json.encode(meta).decode()})
     write_atomically(path, data)
+
+
+def _sparse(full: Counts, ids_name: str, counts_name: str) -> dict[str, npt.NDArray[Any]]:
+    ids = np.flatnonzero(full)
+    counts = full[ids]
+    small = not len(counts) or counts.max() < 2**32
+    return {ids_name: ids.astype(np.uint32), counts_name: counts.astype("u4" if small else "i8")}
 
 
 def _meta(count: ShardCount) -> _Meta:
@@ -87,7 +93,8 @@ def load_partial(path: Path) -> ShardCount | None:
 
 def _restore(meta: _Meta, tensors: dict[str, npt.NDArray[Any]]) -> ShardCount:
     counts, heldout = np.zeros(meta.rows, np.int64), np.zeros(meta.rows, np.int64)
-    counts[tensors["ids"]], heldout[tensors["ids"]] = tensors["counts"], tensors["heldout"]
+    counts[tensors["ids"]] = tensors["counts"]
+    heldout[tensors["heldout_ids"]] = tensors["heldout"]
     fields = {name: getattr(meta, name) for name in _Meta.__struct_fields__[1:-1]}
     fields["digest"] = int(meta.digest, 16)
     return ShardCount(counts, heldout, **fields)

@@ -17,30 +17,35 @@ _OLD = unicodedata.ucd_3_2_0
 _FIRST = 0x340  # below it nothing is young
 _FIRST_LEAD = 0xCD  # the byte with which UTF-8 begins U+0340
 _DENSE = 0.1
+_EMPTY_PLANES = range(4, 14)  # without a single character
 
 
-def rare_texts(texts: list[str]) -> list[int]:
+def rare_texts(texts: list[str], utf8: list[bytes]) -> list[int]:
     """Indices of the texts that hold a young code point, ascending.
 
     Young is what Python's Unicode tables do not know, and a mark or composed character that
     Unicode 3.2 did not know.
+
+    Args:
+        texts: the texts.
+        utf8: the same in UTF-8.
     """
     wide = [n for n, text in enumerate(texts) if not text.isascii()]
     if not wide:
         return []
-    parts = [texts[n].encode() for n in wide]
+    parts = [utf8[n] for n in wide]
     data = np.frombuffer(b"".join(parts) + b"\0\0\0", np.uint8)
     leads = np.flatnonzero(data >= _FIRST_LEAD)
     if len(leads) > len(data) * _DENSE:
         return _by_character(texts, wide)
-    places = leads[_young()[_code_points(data, leads)]]
+    places = leads[_are_young(_code_points(data, leads))]
     return _owners(places, [len(part) for part in parts], wide)
 
 
 def _by_character(texts: list[str], wide: list[int]) -> list[int]:
     """The same for scripts of which most characters have to be looked at."""
     characters = "".join(texts[n] for n in wide).encode("utf-32-le")
-    places = np.flatnonzero(_young()[np.frombuffer(characters, np.uint32)])
+    places = np.flatnonzero(_are_young(np.frombuffer(characters, np.uint32)))
     return _owners(places, [len(texts[n]) for n in wide], wide)
 
 
@@ -63,14 +68,24 @@ def _code_points(data: npt.NDArray[np.uint8], leads: npt.NDArray[np.intp]) -> np
     return points
 
 
-@cache
-def _young() -> npt.NDArray[np.bool_]:
-    """A mask of all code points, bool [0x110000]; made when the first text needs it."""
-    young = np.zeros(0x110000, bool)
-    young[0x40000:0xE0000] = True  # planes without a single character
-    for point in (*range(_FIRST, 0xD800), *range(0xE000, 0x40000), *range(0xE0000, 0xF0000)):
-        young[point] = _is_young(chr(point))
+def _are_young(points: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+    planes = (int(points.max()) >> 16) + 1 if len(points) else 1
+    young: npt.NDArray[np.bool_] = _young(planes)[points]
     return young
+
+
+@cache
+def _young(planes: int) -> npt.NDArray[np.bool_]:
+    """Which code points of the first planes are young, bool [0x10000 * planes]."""
+    return np.concatenate([_plane(number) for number in range(planes)])
+
+
+@cache
+def _plane(number: int) -> npt.NDArray[np.bool_]:
+    if number in _EMPTY_PLANES:
+        return np.ones(0x10000, bool)
+    points = range(number << 16, number + 1 << 16)
+    return np.fromiter((point >= _FIRST and _is_young(chr(point)) for point in points), bool)
 
 
 def _is_young(char: str) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 from vocabfreq.errors import CountError, VocabfreqError
 from vocabfreq.partials import save_partial
 from vocabfreq.resolve import first_line
-from vocabfreq.shardcount import Worker
+from vocabfreq.shardcounter import ShardCounter
 from vocabfreq.sources.plan import Shard
 
 
@@ -49,25 +49,25 @@ class Remark:
     text: str
 
 
-def first_remark(worker: Worker, task: Task) -> Remark | None:
+def first_remark(counter: ShardCounter, task: Task) -> Remark | None:
     """What there is to say of the engine, once it is known; nothing for sources of ids.
 
     Raises:
         VocabfreqError: the tokenizer cannot be loaded.
     """
-    if task.shard.layout.kind == "ids" or not worker.encoder.remark:
+    if task.shard.layout.kind == "ids" or not counter.engines.encoder.remark:
         return None
-    return Remark(worker.encoder.remark)
+    return Remark(counter.engines.encoder.remark)
 
 
-def run_task(worker: Worker, task: Task) -> Done:
+def run_task(counter: ShardCounter, task: Task) -> Done:
     """Counts a shard and leaves its partial file.
 
     Raises:
         VocabfreqError: the shard cannot be counted.
     """
     try:
-        count = worker.count(task.shard)
+        count = counter.count(task.shard)
         save_partial(task.path, count)
     except VocabfreqError:
         raise

@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from typing import IO, Any
 
 from vocabfreq.errors import VocabfreqError
-from vocabfreq.shardcount import Worker
+from vocabfreq.shardcounter import ShardCounter
 from vocabfreq.tasks import Done, Remark, Task, first_remark, run_task
 
 
@@ -31,11 +31,11 @@ def main() -> None:
     requests = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints must not get between the messages
-    worker = Worker(pickle.load(requests))
+    counter = ShardCounter(pickle.load(requests))
     tasks: SimpleQueue[Task] = SimpleQueue()
     threading.Thread(target=_listen, args=(requests, tasks), daemon=True).start()
     while True:
-        for answer in _answers(worker, tasks.get()):
+        for answer in _answers(counter, tasks.get()):
             send(answers, answer)
 
 
@@ -48,11 +48,11 @@ def _listen(requests: IO[bytes], tasks: "SimpleQueue[Task]") -> None:
             os._exit(0)
 
 
-def _answers(worker: Worker, task: Task) -> Iterator[Done | Remark | VocabfreqError]:
+def _answers(counter: ShardCounter, task: Task) -> Iterator[Done | Remark | VocabfreqError]:
     try:
-        if remark := first_remark(worker, task):
+        if remark := first_remark(counter, task):
             yield remark
-        yield run_task(worker, task)
+        yield run_task(counter, task)
     except VocabfreqError as error:
         yield error
 

@@ -49,7 +49,7 @@ def prose_and_code(size: int) -> str:
     """One document of at least so many bytes, of everyday texts over and over."""
     # Texts that go to the reference are left out: it takes 150 bytes for each of one document.
     texts = training_texts()
-    rare = set(rare_texts(texts))
+    rare = set(rare_texts(texts, [text.encode() for text in texts]))
     once = "\n".join(text for n, text in enumerate(texts) if n not in rare)
     return once * (size // len(once.encode()) + 1)
 

@@ -44,10 +44,10 @@ def lying(monkeypatch: pytest.MonkeyPatch) -> None:
     """gigatoken gets the first id of the planted document wrong."""
     honest = GigatokenEncoder.encode
 
-    def encode(self: GigatokenEncoder, texts: list[str]) -> Encoded:
+    def encode(self: GigatokenEncoder, texts: list[bytes]) -> Encoded:
         encoded = honest(self, texts)
         ids = encoded.ids.copy()
-        for index in (i for i, text in enumerate(texts) if text == PLANTED):
+        for index in (i for i, text in enumerate(texts) if text == PLANTED.encode()):
             ids[encoded.offsets[index]] ^= 1
         return Encoded(ids, encoded.offsets)
 
@@ -159,7 +159,9 @@ def test_a_panic_while_loading_is_survived(
 
 def test_the_plant_needs_the_engine(lying: None, llama3: Subject) -> None:
     """Without the alarm the planted id would have been counted."""
-    encoded = GigatokenEncoder(llama3.folder / "tokenizer.json").encode(["plain", PLANTED])
+    encoded = GigatokenEncoder(llama3.folder / "tokenizer.json").encode(
+        [b"plain", PLANTED.encode()]
+    )
     truth = true_counts(llama3.folder, ["plain", PLANTED])
     wrong = np.bincount(encoded.ids, minlength=len(truth))
     assert not np.array_equal(wrong[: len(truth)], truth)

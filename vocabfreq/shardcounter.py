@@ -1,0 +1,62 @@
+"""Counts one shard after the other: what a worker does, from opening files to sums."""
+
+import hashlib
+from contextlib import closing
+from dataclasses import replace
+
+import numpy as np
+
+from vocabfreq.accumulate import Accumulator, Engines
+from vocabfreq.crosscheck import EncoderMismatchError
+from vocabfreq.encoding import Encoder, EncoderFailedError, TokenizersEncoder, make_encoder
+from vocabfreq.errors import SourceError
+from vocabfreq.shardcount import Job, ShardCount
+from vocabfreq.sources.plan import Shard
+from vocabfreq.sources.readers import read_piece
+
+
+class ShardCounter:
+    """Counts shards one after the other, with one engine that stays warm."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        reference = TokenizersEncoder(job.tokenizer)
+        self.engines = Engines(self._choose, reference)
+        self._only_reference = Engines(lambda: reference, reference)
+
+    def _choose(self) -> Encoder:
+        if hashlib.sha256(self.job.tokenizer.read_bytes()).hexdigest() != self.job.sha256:
+            raise SourceError(
+                f"{self.job.tokenizer} changed while it was in use", hint="start again"
+            )
+        return make_encoder(self.job.encoder, self.job.tokenizer)
+
+    def count(self, shard: Shard) -> ShardCount:
+        """Counts a shard; when the fast engine fails or is caught, once more by the reference.
+
+        Raises:
+            SourceError: the shard cannot be read, or tokenizer.json changed since it was planned.
+        """
+        try:
+            return self._count(shard, self.engines)
+        except EncoderMismatchError as mismatch:
+            again = self._count(shard, self._only_reference)
+            again.checked, again.code_points = mismatch.checked, mismatch.code_points
+            return replace(again, mismatched=1)
+        except EncoderFailedError:
+            return replace(self._count(shard, self._only_reference), mismatched=1)
+
+    def _count(self, shard: Shard, engines: Engines) -> ShardCount:
+        zeros = np.zeros(self.job.rows, np.int64)
+        total = ShardCount(zeros, zeros.copy())
+        sums = Accumulator(shard, engines, total, self.job.holdout)
+        for piece in shard.pieces:
+            total.tally.lines = 0
+            batches = read_piece(piece, shard.layout, total.tally, shard.separator)
+            with closing(batches):  # the reading thread is gone before anyone reads again
+                for batch in batches:
+                    sums.add(batch, piece.file.name)
+            total.lines.append(total.tally.lines)
+            if sums.full:
+                break
+        return total
