@@ -1,10 +1,12 @@
 """Adds batches of documents to the count of a shard: encodes, checks, holds out, sums."""
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, repeat
+from operator import methodcaller
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -95,8 +97,12 @@ class Accumulator:
         """Adds each document's SHA-256, its texts joined by a byte that UTF-8 cannot hold."""
         self.total.bytes += sum(map(len, utf8))
         documents = utf8 if sizes is None else _joined(utf8, sizes)
-        digest = sum(int.from_bytes(hashlib.sha256(d).digest(), "big") for d in documents)
-        self.total.digest = (self.total.digest + digest) % 2**256
+        self._add_hashes(documents)
+
+    def _add_hashes(self, documents: Iterable[Any]) -> None:
+        digests = map(methodcaller("digest"), map(hashlib.sha256, documents))
+        added = sum(map(int.from_bytes, digests, repeat("big")))
+        self.total.digest = (self.total.digest + added) % 2**256
 
     def _add_ids(self, batch: IdBatch, file: str) -> None:
         self._check_range(batch, file)
@@ -108,10 +114,7 @@ class Accumulator:
             ends = np.concatenate([[0], np.cumsum(batch.mask)])
             ids, offsets = ids[batch.mask], ends[offsets]
         stored = ids.astype("<u4", copy=False).data
-        for start, stop in pairwise(offsets.tolist()):
-            document = hashlib.sha256(stored[start:stop]).digest()
-            self.total.digest += int.from_bytes(document, "big")
-        self.total.digest %= 2**256
+        self._add_hashes(stored[start:stop] for start, stop in pairwise(offsets.tolist()))
         self._tally(ids, offsets)
 
     def _check_range(self, batch: IdBatch, file: str) -> None:

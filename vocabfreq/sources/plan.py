@@ -121,7 +121,7 @@ def find_files(source: Source) -> list[InputFile]:
 
 def _pieces(file: InputFile, source: Source) -> Iterator[Piece]:
     """Cuts by the file's own size only, so that a file is cut alike in every build."""
-    size = min(max(file.size // SHARDS_PER_FILE, SMALLEST), LARGEST)
+    size = min(max(-(-file.size // SHARDS_PER_FILE), SMALLEST), LARGEST)
     if file.format == "parquet":
         yield from _row_groups(file, size)
     elif file.size > size and _can_cut(file, source):
