@@ -325,3 +325,22 @@ def test_standard_input_is_never_counted_by_half(tok: Path, corpus: Path, tmp_pa
     assert done.returncode == 1
     assert b"standard input would have to be read again" in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_extra_is_a_hint(tok: Path, corpus: Path, tmp_path: Path) -> None:
+    run("build", "-t", tok, "-s", corpus, "-o", "a", cwd=tmp_path)
+    code = "import sys; sys.modules['matplotlib'] = None; from vocabfreq.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "show", "a", "--plot", "a.png"],
+        capture_output=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 1
+    assert b"matplotlib is not installed\npip install 'vocabfreq[plots]'" in done.stderr
+
+
+def test_a_path_with_an_equals_sign_is_a_path(tok: Path, lines: Lines, tmp_path: Path) -> None:
+    lines({"text": "abc"}, name="a=b.jsonl")
+    done = run("build", "-t", tok, "-s", "a=b.jsonl", "-o", "out", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["documents"] == 1

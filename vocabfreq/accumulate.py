@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise, repeat
+from itertools import pairwise
 from operator import methodcaller
 from typing import Any
 
@@ -101,7 +101,7 @@ class Accumulator:
 
     def _add_hashes(self, documents: Iterable[Any]) -> None:
         digests = map(methodcaller("digest"), map(hashlib.sha256, documents))
-        added = sum(map(int.from_bytes, digests, repeat("big")))
+        added = sum(map(int.from_bytes, digests))
         self.total.digest = (self.total.digest + added) % 2**256
 
     def _add_ids(self, batch: IdBatch, file: str) -> None:

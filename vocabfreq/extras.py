@@ -12,11 +12,13 @@ def require(module: str, extra: str) -> Any:
     Raises:
         MissingExtraError: it is not installed.
     """
+    package = module.partition(".")[0]
     try:
-        return import_module(module)
+        import_module(package)
     except ModuleNotFoundError as error:
-        if error.name != module.partition(".")[0]:
+        if error.name != package:
             raise
         raise MissingExtraError(
-            f"{error.name} is not installed", hint=f"pip install 'vocabfreq[{extra}]'"
+            f"{package} is not installed", hint=f"pip install 'vocabfreq[{extra}]'"
         ) from None
+    return import_module(module)

@@ -38,6 +38,7 @@ def main() -> None:
     """Entry point: errors become one or two lines and an exit code, never a traceback."""
     from vocabfreq.errors import VocabfreqError
 
+    os.environ.setdefault("DATASETS_VERBOSITY", "error")  # our errors say what went wrong
     try:
         app()
     except VocabfreqError as error:

@@ -14,7 +14,7 @@ else:
     from backports import zstd
 
 BLOCK = 4 << 20
-AHEAD = 2
+AHEAD = 1
 BOM = b"\xef\xbb\xbf"
 Reader = Callable[[int], bytes]
 T = TypeVar("T")

@@ -1,5 +1,6 @@
 """Source specs → shards: units of work that can be counted alone, in any order, once each."""
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -80,7 +81,7 @@ class Shard:
 
 def parse_source(text: str, **options: Any) -> Source:
     """`[NAME=]SPEC` → a Source; without a name, it is called after the file or data set."""
-    named = _NAMED.match(text)
+    named = None if os.path.exists(text) else _NAMED.match(text)
     name, spec = named.groups() if named else ("", text)
     return Source(name or _default_name(spec), spec, **options)
 
