@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vocabfreq.frequencies import FrequencyTable, check_same_tokenizer
+from vocabfreq.frequencies import FrequencyTable
+from vocabfreq.merging import check_same_tokenizer
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def overlap(a: FrequencyTable, b: FrequencyTable, size: int) -> Overlap:
         MismatchError: the tokenizers differ.
         SelectionError: `size` is not between 0 and V.
     """
-    check_same_tokenizer(a, b)
+    check_same_tokenizer(a.meta, b.meta)
     a_covers_a = a.coverage(size)  # checks the size
     top_a, top_b = a.ranked_ids[:size], b.ranked_ids[:size]
     return Overlap(
@@ -69,7 +70,7 @@ def differences(a: FrequencyTable, b: FrequencyTable, number: int) -> list[Diffe
     Raises:
         MismatchError: the tokenizers differ.
     """
-    check_same_tokenizer(a, b)
+    check_same_tokenizer(a.meta, b.meta)
     shares_a, shares_b = a.shares(), b.shares()
     order = np.lexsort((np.arange(a.rows), -np.abs(shares_a - shares_b)))[:number]
     return [Difference(int(i), float(shares_a[i]), float(shares_b[i])) for i in order]

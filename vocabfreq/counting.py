@@ -18,7 +18,8 @@ import numpy as np
 from vocabfreq.engines import Outcome, default_workers, run_here, run_in_workers
 from vocabfreq.errors import CountError, IdRangeError, VocabfreqError
 from vocabfreq.freqfile import FORMAT
-from vocabfreq.frequencies import FrequencyTable, merged_encoders
+from vocabfreq.frequencies import FrequencyTable
+from vocabfreq.merging import merged_encoders
 from vocabfreq.partials import load_partial, partial_path
 from vocabfreq.planning import CountOptions, Plan, make_plan, write_manifest
 from vocabfreq.records import EncoderRecord, Metadata, SourceRecord, TokenizerRecord

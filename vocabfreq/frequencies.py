@@ -7,16 +7,21 @@
 A table counts and ranks. Which ids to keep is decided in `vocab`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from vocabfreq.errors import MismatchError, RefusedError, SelectionError
-from vocabfreq.records import EncoderRecord, Metadata, SourceRecord, TokenizerRecord
+from vocabfreq.errors import SelectionError
+from vocabfreq.merging import merged_metadata
+from vocabfreq.records import Metadata, SourceRecord, TokenizerRecord
+from vocabfreq.selection import Pins, Wish, pinned_ids, select
+from vocabfreq.vocab import DraftVocab
 
 Counts = npt.NDArray[np.int64]
 
@@ -72,6 +77,14 @@ class FrequencyTable:
                 total += row * ((1.0 if weight is None else weight) / row.sum())
         return total
 
+    @cached_property
+    def emittable(self) -> npt.NDArray[np.bool_]:
+        """Which ids the tokenizer can emit, bool [V]; padding rows and holes are never selected."""
+        mask = np.ones(self.rows, bool)
+        for start, stop in self.tokenizer.absent:
+            mask[start:stop] = False
+        return mask
+
     def coverage(self, size: int, source: str | None = None) -> float:
         """Share of tokens whose id is among the `size` most frequent ids.
 
@@ -93,14 +106,14 @@ class FrequencyTable:
 
     def coverage_curve(self, source: str | None = None) -> npt.NDArray[np.float64]:
         """float64 [V], `coverage(k + 1)` at index k; all zero when nothing was counted."""
-        tokens = self._evaluated(source)[self.ranked_ids]
+        tokens = self.evaluated(source)[self.ranked_ids]
         total = tokens.sum()
         running = np.cumsum(tokens, dtype=np.float64 if total else None)
         return running / total if total else np.zeros(self.rows)
 
     def coverage_of(self, ids: npt.NDArray[np.integer], source: str | None = None) -> float:
         """Share of tokens whose id is among the given unique ids; 0 when nothing was counted."""
-        tokens = self._evaluated(source)
+        tokens = self.evaluated(source)
         total = tokens.sum()
         return float(tokens[ids].sum() / total) if total else 0.0
 
@@ -109,7 +122,8 @@ class FrequencyTable:
         total = self.weighted_counts.sum()
         return self.weighted_counts / total if total else np.zeros(self.rows)
 
-    def _evaluated(self, source: str | None) -> npt.NDArray[np.float64] | Counts:
+    def evaluated(self, source: str | None = None) -> npt.NDArray[np.float64] | Counts:
+        """The tokens, [V] per id, on which coverage is measured: held-out ones if there are any."""
         if source is None:
             return self._mixed(self.heldout if self.heldout.any() else self.counts)
         index = self.source_index(source)
@@ -127,6 +141,34 @@ class FrequencyTable:
         if name not in names:
             raise SelectionError(f"no source {name!r}", expected=f"one of {', '.join(names)}")
         return names.index(name)
+
+    def select(
+        self,
+        size: int | str | None = None,
+        *,
+        pins: Pins = "default",
+        extra_ids: Iterable[int] = (),
+        weights: Mapping[str, float] | None = None,
+        **wish: Any,
+    ) -> DraftVocab:
+        """Selects the ids that a drafter keeps: pins, then the most frequent ones.
+
+        Args:
+            size: K, pins included, or a share of V such as "25%".
+            pins: `default` (stop ids, tokens of the chat template, BOS, EOS, byte tokens),
+                `special` (stop ids and all special tokens), or `none`.
+            extra_ids: more ids to keep.
+            weights: rank by these, as in `reweighted`; None for the table's own ranking.
+            **wish: instead of a size `coverage` or `min_count`; also `floors` (source → coverage
+                that K must grow to reach) and `multiple_of` (K is rounded up). See
+                `vocabfreq.selection.Wish`.
+
+        Raises:
+            SelectionError: the wish contradicts itself or cannot be met; names both numbers.
+        """
+        table = self if weights is None else self.reweighted(weights)
+        pinned = pinned_ids(table.meta, table.emittable, pins, extra_ids)
+        return select(table, Wish(size=size, **wish), pinned)
 
     def only(self, source: str) -> "FrequencyTable":
         """The table of one source alone, ranked by its own counts.
@@ -165,17 +207,7 @@ class FrequencyTable:
             MismatchError: the tokenizers differ.
             RefusedError: a source is in both, by name and content.
         """
-        check_same_tokenizer(self, other)
-        sources = _side_by_side(self.sources, other.sources)
-        meta = _with(
-            self.meta,
-            sources=sources,
-            options=_merged_options(self.meta.options, other.meta.options),
-            encoder=merged_encoders(self.meta.encoder, other.meta.encoder),
-            special_ids=_union(self.meta.special_ids, other.meta.special_ids),
-            stop_ids=_union(self.meta.stop_ids, other.meta.stop_ids),
-            template_ids=_union(self.meta.template_ids, other.meta.template_ids),
-        )
+        meta = merged_metadata(self.meta, other.meta)
         counts = np.concatenate([self.counts, other.counts])
         return FrequencyTable(counts, np.concatenate([self.heldout, other.heldout]), meta)
 
@@ -214,88 +246,10 @@ class FrequencyTable:
         return load_table(Path(path))
 
 
-def check_same_tokenizer(a: FrequencyTable, b: FrequencyTable) -> None:
-    """Refuses tables of two tokenizers.
-
-    Raises:
-        MismatchError: with both fingerprints.
-    """
-    for what in ("sha256", "rows"):
-        mine, theirs = getattr(a.tokenizer, what), getattr(b.tokenizer, what)
-        if mine != theirs:
-            raise MismatchError(
-                f"the tokenizers differ in {what}: {a.tokenizer.name} has {mine}, "
-                f"{b.tokenizer.name} has {theirs}",
-                expected="tables of one tokenizer and one model",
-                hint="count the corpus again with the tokenizer of the other table",
-            )
-
-
-def merged_encoders(a: EncoderRecord, b: EncoderRecord) -> EncoderRecord:
-    """One record for what two engines did."""
-    engines = dict.fromkeys([*_engines(a), *_engines(b)])
-    known = [engine for engine in engines if engine[0] != "none"] or [("none", "")]
-    return EncoderRecord(
-        name="+".join(name for name, _ in sorted(known)),
-        version="+".join(version for _, version in sorted(known)),
-        cross_checked_documents=a.cross_checked_documents + b.cross_checked_documents,
-        mismatched_documents=a.mismatched_documents + b.mismatched_documents,
-        code_points=tuple(sorted({*a.code_points, *b.code_points})),
-    )
-
-
-def _engines(record: EncoderRecord) -> list[tuple[str, str]]:
-    return list(zip(record.name.split("+"), record.version.split("+"), strict=False))
-
-
 def _with(meta: Metadata, **changes: object) -> Metadata:
-    import msgspec
-
     return msgspec.structs.replace(meta, **changes)
 
 
 def _weighed(source: SourceRecord, weights: Mapping[str, float] | None) -> SourceRecord:
-    import msgspec
-
     weight = None if weights is None else float(weights.get(source.name, 1.0))
     return msgspec.structs.replace(source, weight=weight)
-
-
-def _side_by_side(
-    mine: tuple[SourceRecord, ...], theirs: tuple[SourceRecord, ...]
-) -> tuple[SourceRecord, ...]:
-    sources = list(mine)
-    for source in theirs:
-        twin = next(
-            (s for s in sources if (s.name, s.sha256) == (source.name, source.sha256)), None
-        )
-        if twin is not None:
-            raise RefusedError(
-                f"source {source.name!r} is in both tables, with the same content",
-                hint="counting it twice would double its weight; leave one of the files out",
-            )
-        sources.append(_renamed(source, {s.name for s in sources}))
-    return tuple(sources)
-
-
-def _renamed(source: SourceRecord, taken: set[str]) -> SourceRecord:
-    """Another content under a name that is taken gets a number, so that names stay unique."""
-    import msgspec
-
-    names = [source.name, *(f"{source.name}-{n}" for n in range(2, len(taken) + 3))]
-    return msgspec.structs.replace(source, name=next(n for n in names if n not in taken))
-
-
-def _merged_options(a: dict[str, object], b: dict[str, object]) -> dict[str, object]:
-    """Options that agree stay; those that differ become lists of both."""
-    merged: dict[str, object] = {}
-    for key in sorted({*a, *b}):
-        values = [o[key] for o in (a, b) if key in o]
-        flat = [v for value in values for v in (value if isinstance(value, list) else [value])]
-        unique = [v for i, v in enumerate(flat) if v not in flat[:i]]
-        merged[key] = unique[0] if len(unique) == 1 else unique
-    return merged
-
-
-def _union(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(sorted({*a, *b}))

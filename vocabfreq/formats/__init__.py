@@ -1,0 +1,1 @@
+"""The files that other tools read and write."""
