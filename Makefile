@@ -15,7 +15,7 @@ $(VENV)/demo.stamp: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/dev.stamp: $(VENV)/demo.stamp
-	$(PIP_ENV) $(BIN)/pip install -q build hypothesis mypy pytest ruff
+	$(PIP_ENV) $(BIN)/pip install -q -e '.[plots,runtime]' build hypothesis mypy pytest ruff
 	touch $@
 
 demo: $(VENV)/demo.stamp
@@ -36,7 +36,7 @@ wheel-test: $(VENV)/dev.stamp
 	rm -rf build/wheel && mkdir -p build/wheel
 	$(BIN)/python -m build -q --wheel --outdir build/wheel .
 	$(PYTHON) -m venv build/wheel/venv
-	$(PIP_ENV) build/wheel/venv/bin/pip install -q "$$(ls build/wheel/*.whl)[plots]" pytest hypothesis
+	$(PIP_ENV) build/wheel/venv/bin/pip install -q "$$(ls build/wheel/*.whl)[plots,runtime]" pytest hypothesis
 	cp -r tests data pyproject.toml build/wheel/
 	cd build/wheel && venv/bin/python -m pytest $(TESTS)
 

@@ -215,8 +215,10 @@ def test_F13_reasoning_and_tool_calls_are_generated_too(tok: Path, lines: Lines)
         "reasoning_content": "hello",
         "tool_calls": [call, call_of_object],
     }
-    found = report(tok, str(lines({"messages": [turn]})))
-    assert (total(found.table) == truth(tok, ["hello", '{"a": 1}', '{"b": "é"}'])).all()
+    older = {"role": "Assistant", "function_call": {"name": "f", "arguments": "[2]"}}
+    found = report(tok, str(lines({"messages": [turn, older]})))
+    want = truth(tok, ["hello", '{"a": 1}', '{"b": "é"}', "[2]"])
+    assert (total(found.table) == want).all()
 
 
 def test_F13_chat_in_parquet(tok: Path, tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ class Turn(msgspec.Struct):
     content: str | list[_Part] | None = None
     reasoning_content: str | None = None
     tool_calls: list[_ToolCall] | None = None
+    function_call: _Function | None = None
     speaker: str | None = msgspec.field(default=None, name="from")
     value: str | None = None
 
@@ -48,8 +49,9 @@ class Turn(msgspec.Struct):
         content = self.content if self.content is not None else self.value
         if isinstance(content, list):
             content = "".join(part.text or "" for part in content)
-        calls = [call.function.arguments for call in self.tool_calls or () if call.function]
-        arguments = [_as_text(value) for value in calls if value is not None]
+        called = [self.function_call, *(call.function for call in self.tool_calls or ())]
+        values = [function.arguments for function in called if function]
+        arguments = [_as_text(value) for value in values if value is not None]
         return [text for text in (self.reasoning_content, content, *arguments) if text]
 
 
@@ -102,7 +104,7 @@ def _decoder(layout: Layout) -> "msgspec.json.Decoder[Any]":
 
 
 def _is_assistant(turn: Turn) -> bool:
-    return (turn.role or turn.speaker) in ASSISTANT_ROLES
+    return (turn.role or turn.speaker or "").lower() in ASSISTANT_ROLES
 
 
 def kind_of(value: Any) -> Kind | None:
