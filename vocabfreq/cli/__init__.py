@@ -8,6 +8,8 @@ import typer
 
 from vocabfreq.cli.build import build
 from vocabfreq.cli.compare import compare
+from vocabfreq.cli.convert import convert
+from vocabfreq.cli.export import export
 from vocabfreq.cli.merge import merge
 from vocabfreq.cli.show import show
 
@@ -19,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (build, show, merge, compare):
+for verb in (build, show, merge, compare, export, convert):
     app.command()(verb)
 
 
@@ -44,12 +46,16 @@ def main() -> None:
     except VocabfreqError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        sys.exit(130)
     except BrokenPipeError:
         # Whoever read standard output has gone; there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"error: {where}{error.strerror or error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 def command_line() -> str:

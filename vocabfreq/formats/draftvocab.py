@@ -15,6 +15,7 @@ from safetensors.numpy import save
 
 from vocabfreq.atomic import write_atomically
 from vocabfreq.errors import FileFormatError
+from vocabfreq.formats.how import check_rows
 from vocabfreq.records import canonical_json
 from vocabfreq.vocab import DraftVocab
 
@@ -84,10 +85,13 @@ def _metadata(path: Path, metadata: dict[str, str]) -> _Meta:
         meta = msgspec.json.decode(metadata[KEY], type=_Meta)
     except (msgspec.DecodeError, RecursionError) as error:
         raise FileFormatError(f"{path}: metadata {KEY!r}: {error}") from None
-    if meta.format != FORMAT or meta.rows < 1:
+    if meta.format != FORMAT:
         raise FileFormatError(
-            f"{path} has format {meta.format} and {meta.rows} rows", expected=f"format {FORMAT}"
+            f"{path} has format {meta.format}",
+            expected=f"format {FORMAT}",
+            hint="a newer vocabfreq may read it",
         )
+    check_rows(meta.rows, path.name)
     return meta
 
 

@@ -1,0 +1,175 @@
+"""`vocabfreq export`: a frequency file in, the file of any tool out."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from vocabfreq.cli import render
+from vocabfreq.cli.choices import FormatChoice, KindChoice, PinsChoice
+
+_WHICH, _INPUT, _OUTPUT = "Which ids", "Input", "Output"
+
+
+def export(
+    file: Annotated[
+        str,
+        typer.Argument(help="A frequency file, or counts of another tool; or owner/repo/file."),
+    ],
+    form: Annotated[
+        FormatChoice,
+        typer.Option(
+            "--format", "-f", help="What to write: docs/formats.md.", rich_help_panel=_OUTPUT
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="OUT", help="For npy a folder.", rich_help_panel=_OUTPUT
+        ),
+    ],
+    size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="K|P%",
+            help="How many ids, pins included, or a share of V such as 25%.",
+            rich_help_panel=_WHICH,
+        ),
+    ] = None,
+    coverage: Annotated[
+        float | None,
+        typer.Option(
+            metavar="C", help="As many as cover this share of tokens.", rich_help_panel=_WHICH
+        ),
+    ] = None,
+    min_count: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="Every id counted at least so often.", rich_help_panel=_WHICH
+        ),
+    ] = None,
+    pins: Annotated[
+        PinsChoice | None,
+        typer.Option(
+            help="What is kept whatever its count. Default: default, that is stop ids, the chat "
+            "template's tokens, BOS, EOS, byte tokens; special: stop ids and every special token.",
+            rich_help_panel=_WHICH,
+        ),
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID|TOKEN",
+            help="One more id to keep; a token's text needs --tokenizer. Repeat for more.",
+            rich_help_panel=_WHICH,
+        ),
+    ] = None,
+    weight: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=W",
+            help="Rank by the sources' shares times these weights (others weigh 1).",
+            rich_help_panel=_WHICH,
+        ),
+    ] = None,
+    floor: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=C",
+            help="Grow until so much of a source is covered. Repeat for more.",
+            rich_help_panel=_WHICH,
+        ),
+    ] = None,
+    multiple_of: Annotated[
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Round K up to a multiple of N.", rich_help_panel=_WHICH
+        ),
+    ] = 1,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            "--tokenizer",
+            "-t",
+            metavar="TOK",
+            help="The tokenizer that counted, for --keep TOKEN.",
+            rich_help_panel=_INPUT,
+        ),
+    ] = None,
+    kind: Annotated[
+        KindChoice,
+        typer.Option(help="What FILE is, where it does not say.", rich_help_panel=_INPUT),
+    ] = KindChoice.auto,
+    rows: Annotated[
+        int | None,
+        typer.Option(metavar="V", help="Rows, where FILE does not say.", rich_help_panel=_INPUT),
+    ] = None,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Replace OUT even if it is something else.", rich_help_panel=_OUTPUT
+        ),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel=_OUTPUT)
+    ] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", "-q", help="No summary, no remarks.", rich_help_panel=_OUTPUT),
+    ] = False,
+) -> None:
+    """Choose which ids to keep, and write them as the file that a tool expects.
+
+    token-freq and vocab-freq hold the counts of all ids and take no size.
+    """
+    from vocabfreq.cli.exportrun import Export, run_export
+
+    asked = Export(
+        form=form.value,
+        kind=kind.value,
+        rows=rows,
+        pins=pins.value if pins else "default",
+        keep=tuple(keep or ()),
+        tokenizer=tokenizer,
+        wish={
+            "size": size,
+            "coverage": coverage,
+            "min_count": min_count,
+            "floors": _numbers(floor, "--floor"),
+            "weights": _numbers(weight, "--weight"),
+            "multiple_of": multiple_of,
+        },
+    )
+    if form in (FormatChoice.token_freq, FormatChoice.vocab_freq):
+        _check_nothing_chosen(asked.wish | {"keep": keep, "pins": pins}, form)
+    written = run_export(
+        file, output, asked, force=force, note=lambda text: render.note(text, quiet=quiet)
+    )
+    written.show(as_json=as_json, quiet=quiet)
+
+
+def _check_nothing_chosen(wish: dict[str, Any], form: str) -> None:
+    """The formats of counts hold all ids: who reads them chooses."""
+    unset = {"multiple_of": 1}
+    given = [name for name, value in wish.items() if value != unset.get(name)]
+    if given:
+        names = {"floors": "floor", "weights": "weight"}
+        option = names.get(given[0], given[0].replace("_", "-"))
+        raise typer.BadParameter(
+            f"--{option} with --format {form}, which holds the raw counts of all ids: the tool "
+            "that reads it chooses among them; leave it out"
+        )
+
+
+def _numbers(texts: list[str] | None, option: str) -> dict[str, float] | None:
+    """NAME=NUMBER, repeated; what numbers make sense is for the library to say."""
+    numbers = {}
+    for text in texts or []:
+        name, _, number = text.rpartition("=")
+        try:
+            numbers[name] = float(number)
+        except ValueError:
+            name = ""
+        if not name:
+            raise typer.BadParameter(f"{option} {text!r}; expected NAME=NUMBER")
+    return numbers or None

@@ -1,0 +1,109 @@
+"""`d2t` and `t2d` inside an EAGLE-3 drafter: a folder or a safetensors file, V from config.json.
+
+Only these two small tensors are read; the weights stay where they are.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from vocabfreq.errors import FileFormatError
+from vocabfreq.formats.arrays import Array
+from vocabfreq.formats.how import MAX_ROWS, How, short
+from vocabfreq.formats.maps import note_order, vocab_from_map
+from vocabfreq.formats.places import Place
+from vocabfreq.vocab import DraftVocab
+
+INDEX = "model.safetensors.index.json"
+MAX_JSON = 64 << 20
+_DTYPES = {"d2t": ("I64", "I32", "I16", "I8", "U8"), "t2d": ("BOOL",)}
+
+
+def load_checkpoint(place: Place, how: How) -> DraftVocab:
+    """Reads which ids a pruned drafter keeps.
+
+    Raises:
+        FileFormatError: it keeps all, or says so in a way that does not hold together.
+    """
+    config = _json(place, "config.json")
+    found = {name: _tensor(_holder(place, name), name) for name in _DTYPES}
+    if found["d2t"] is None:
+        raise FileFormatError(
+            f"{place.called} has no tensor d2t",
+            expected="a pruned EAGLE-3 drafter",
+            hint="vocabfreq prune makes one",
+        )
+    rows = how.rows if how.rows is not None else _rows(config)
+    vocab = vocab_from_map(found["d2t"], found["t2d"], place.called, how, rows)
+    _check_size(config, len(vocab), place.called)
+    note_order(vocab, place.called, how)
+    return vocab
+
+
+def _rows(config: dict[str, Any]) -> Any:
+    inner = config.get("text_config")
+    return config.get("vocab_size", inner.get("vocab_size") if isinstance(inner, dict) else None)
+
+
+def _check_size(config: dict[str, Any], size: int, name: str) -> None:
+    said = config.get("draft_vocab_size", size)
+    if said != size:
+        raise FileFormatError(
+            f"{name}: d2t has {size} entries, config.json says draft_vocab_size {short(said)}",
+            expected="one number",
+            hint="vocabfreq check says what engines make of it",
+        )
+
+
+def _holder(place: Place, tensor: str) -> Path:
+    """The file that has a tensor, as far as the index says so."""
+    if place.name is not None:
+        return place.path
+    weights = _json(place, INDEX).get("weight_map")
+    name = weights.get(tensor) if isinstance(weights, dict) else None
+    names = place.names("*.safetensors")
+    if name is None:
+        name = names[0] if len(names) == 1 else "model.safetensors"
+    if not isinstance(name, str) or Path(name).name != name:
+        raise FileFormatError(
+            f"{place.called}: {INDEX} names {short(name)}", expected="a file in it"
+        )
+    path = place.beside(name)
+    if path is None:
+        raise FileFormatError(
+            f"{place.called} has no {name}", expected="a drafter folder with safetensors"
+        )
+    return path
+
+
+def _json(place: Place, name: str) -> dict[str, Any]:
+    path = place.beside(name)
+    if path is None:
+        return {}
+    if path.stat().st_size > MAX_JSON:
+        raise FileFormatError(f"{place.called}: {name} has {path.stat().st_size:,} bytes")
+    try:
+        loaded = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{place.called}: {name} is not JSON: {error}") from None
+    return loaded if isinstance(loaded, dict) else {}
+
+
+def _tensor(path: Path, name: str) -> Array | None:
+    try:
+        with safe_open(str(path), "numpy") as file:
+            if name not in file.keys():  # noqa: SIM118 (a safetensors handle is no dict)
+                return None
+            view = file.get_slice(name)
+            dtype, shape = view.get_dtype(), view.get_shape()
+            if dtype not in _DTYPES[name] or len(shape) != 1 or shape[0] > MAX_ROWS:
+                raise FileFormatError(
+                    f"{path.name}: {name} is {dtype} {shape}",
+                    expected="BOOL [V]" if name == "t2d" else "I64 [K]",
+                )
+            tensor: Array = file.get_tensor(name)
+            return tensor
+    except (SafetensorError, OSError) as error:
+        raise FileFormatError(f"{path.name} is not a safetensors file: {error}") from None

@@ -1,0 +1,155 @@
+"""Counts: how often target ids occur, as other tools write it, without where it comes from.
+
+>>> Counts.from_mapping({7: 2, 3: 1}).select(2, rows=8).target_ids.tolist()
+[3, 7]
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from vocabfreq.errors import FileFormatError, SelectionError
+from vocabfreq.formats.how import MAX_ROWS, check_rows, short
+from vocabfreq.vocab import DraftVocab
+
+Values = npt.NDArray[np.int64] | npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Counts:
+    """Counts or probabilities of the ids that occur.
+
+    Attributes:
+        ids: int64 [N], ascending and unique.
+        values: int64 [N] counts or float64 [N] probabilities, all above 0.
+        rows: V, None where the file does not say it.
+    """
+
+    ids: npt.NDArray[np.int64]
+    values: Values
+    rows: int | None = None
+
+    @classmethod
+    def from_vector(cls, vector: npt.NDArray[Any]) -> "Counts":
+        """Counts [V] (integers) or probabilities [V] (floats).
+
+        Raises:
+            FileFormatError: another shape or dtype, or a value that is negative or not finite.
+        """
+        if vector.ndim != 1 or vector.dtype.kind not in "iuf" or not 1 <= len(vector) <= MAX_ROWS:
+            raise FileFormatError(
+                f"frequencies of {vector.dtype} {list(vector.shape)}",
+                expected="integers or floats [V]",
+            )
+        if vector.dtype.kind == "f":
+            vector = vector.astype(np.float64)
+        wrong = np.flatnonzero(~np.isfinite(vector) | (vector < 0) | (vector > 2**62))
+        if len(wrong):
+            raise FileFormatError(
+                f"frequency {vector[wrong[0]]} of id {wrong[0]} ({len(wrong)} such)",
+                expected="numbers from 0",
+            )
+        ids = np.flatnonzero(vector)
+        values: Any = vector[ids]
+        return cls(ids, values if values.dtype.kind == "f" else values.astype("i8"), len(vector))
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[Any, Any], rows: int | None = None) -> "Counts":
+        """Counts by id; equal ones are equal whatever the order of insertion.
+
+        Raises:
+            FileFormatError: an id or a count is no whole number, or out of range.
+        """
+        top = MAX_ROWS if rows is None else rows
+        for i, count in mapping.items():
+            if not _whole(i, top - 1):
+                raise FileFormatError(
+                    f"id {short(i)}", expected=f"whole numbers from 0 to {top - 1}"
+                )
+            if not _whole(count, 2**62):
+                raise FileFormatError(
+                    f"count {short(count)} of id {i}", expected="whole numbers from 0 to 2**62"
+                )
+        ids = np.array(sorted(i for i, count in mapping.items() if count), np.int64)
+        return cls(ids, np.array([mapping[i] for i in ids.tolist()], np.int64), rows)
+
+    @property
+    def exact(self) -> bool:
+        """Whether these are counts, not probabilities."""
+        return self.values.dtype.kind == "i"
+
+    def vector(self, rows: int | None = None) -> Values:
+        """One value per target id, [V].
+
+        Args:
+            rows: V, where it is not known yet.
+
+        Raises:
+            FileFormatError: V is not known, or an id lies outside.
+        """
+        rows = self.rows if rows is None else rows
+        if rows is None:
+            raise FileFormatError(
+                "counts by id do not say how many rows the target has",
+                expected="V, the vocab_size in the target's config.json",
+                hint="give it with --rows V (rows=V)",
+            )
+        check_rows(rows, "the call")
+        if self.rows not in (None, rows) or (len(self.ids) and self.ids[-1] >= rows):
+            raise FileFormatError(
+                f"{rows} rows for counts of ids up to {self.ids.max(initial=0)}",
+                expected=f"{self.rows or 'more'} rows",
+            )
+        vector: Any = np.zeros(rows, self.values.dtype)
+        vector[self.ids] = self.values
+        whole: Values = vector
+        return whole
+
+    def select(
+        self, size: int | str | None = None, *, rows: int | None = None, **wish: Any
+    ) -> DraftVocab:
+        """The most frequent ids, as `FrequencyTable.select` does; no pins are known here.
+
+        Args:
+            size: K, or a share of V such as "25%".
+            rows: V, where it is not known yet.
+            **wish: as in `FrequencyTable.select`.
+
+        Raises:
+            SelectionError: the wish cannot be met, or asks probabilities for counts.
+        """
+        if wish.get("min_count") is not None and not self.exact:
+            raise SelectionError(
+                f"min_count {wish['min_count']} of probabilities", expected="a size or a coverage"
+            )
+        from vocabfreq.formats.unknown import table_of
+
+        selected = table_of(self.vector(rows)).select(size, pins="none", **wish)
+        return replace(selected, tokenizer=None)
+
+    def __len__(self) -> int:
+        """How many ids occur."""
+        return len(self.ids)
+
+    def __eq__(self, other: object) -> bool:
+        """The same values of the same ids, and no known difference of rows."""
+        if not isinstance(other, Counts):
+            return NotImplemented
+        same = self.exact == other.exact and np.array_equal(self.values, other.values)
+        known = {self.rows, other.rows} - {None}
+        return same and np.array_equal(self.ids, other.ids) and len(known) < 2
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        """What is known."""
+        what = "counts" if self.exact else "probabilities"
+        rows = "V unknown" if self.rows is None else f"V={self.rows:,}"
+        return f"Counts({what} of {len(self):,} ids, {rows})"
+
+
+def _whole(value: object, top: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= top

@@ -1,0 +1,130 @@
+"""`.pt` files: plain values written and read without torch, the rest by torch, never trusted.
+
+`torch.save` of a list or dict of integers is a zip archive with one pickle. Writing that takes no
+torch, and the bytes depend on the value alone. Reading one takes none either: a pickle of which
+every instruction only makes integers, lists and dicts. Everything else goes through `torch.load`
+with `weights_only=True` passed, since an environment variable can switch that default off.
+"""
+
+import io
+import pickle
+import pickletools
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from vocabfreq.atomic import write_atomically
+from vocabfreq.errors import FileFormatError
+from vocabfreq.extras import require
+
+MAX_BYTES = 256 << 20  # of a list, a mapping or a vector; V = 262,144 int64 are 2 MB
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_PLAIN = {
+    *("PROTO", "FRAME", "MARK", "STOP", "BININT", "BININT1", "BININT2", "LONG1"),
+    *("EMPTY_LIST", "APPEND", "APPENDS", "EMPTY_DICT", "SETITEM", "SETITEMS"),
+    *("BINPUT", "LONG_BINPUT", "MEMOIZE"),  # what is remembered is never recalled: no BINGET
+}
+
+
+def save_plain(value: list[int] | dict[int, int], path: Path) -> None:
+    """Writes plain integers as `torch.save` does; equal values give equal bytes."""
+    records = {
+        "data.pkl": pickle.dumps(value, protocol=2),
+        "byteorder": b"little",
+        "version": b"3\n",
+    }
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in records.items():
+            archive.writestr(zipfile.ZipInfo(f"archive/{name}", _EPOCH), data)
+    write_atomically(path, buffer.getvalue())
+
+
+def save_tensors(value: Any, path: Path) -> None:
+    """Writes tensors, or a dict of tensors and integers, by `torch.save`.
+
+    Raises:
+        MissingExtraError: torch is not installed.
+    """
+    torch = require("torch", "runtime")
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    write_atomically(path, buffer.getvalue())
+
+
+def load(path: Path) -> Any:
+    """Reads a `.pt` file of plain values and tensors; nothing in it is executed.
+
+    Raises:
+        FileFormatError: it is too large for what it should be, holds other objects, or is broken.
+        MissingExtraError: it holds more than plain integers, and torch is not installed.
+    """
+    check_size(path)
+    plain = _plain(path)
+    return _by_torch(path) if plain is None else plain
+
+
+def check_size(path: Path) -> None:
+    """Refuses a file that is too large for what it should be.
+
+    Raises:
+        FileFormatError: naming the size.
+    """
+    size = path.stat().st_size
+    if size > MAX_BYTES:
+        raise FileFormatError(
+            f"{path.name} has {size:,} bytes",
+            expected=f"a list, a mapping or a vector, of at most {MAX_BYTES:,} bytes",
+        )
+
+
+def _plain(path: Path) -> Any:
+    """The value of an archive of plain integers, None if it is anything else."""
+    try:
+        data = _pickle_in(path)
+        return pickle.loads(data) if _makes_only_integers(data) else None
+    except FileFormatError:
+        raise
+    except Exception:  # zipfile and pickle raise a dozen kinds; torch says what is wrong with it
+        return None
+
+
+def _pickle_in(path: Path) -> bytes:
+    with zipfile.ZipFile(path) as archive:
+        unpacked = sum(info.file_size for info in archive.infolist())
+        if unpacked > MAX_BYTES:
+            raise FileFormatError(
+                f"{path.name} unpacks to {unpacked:,} bytes",
+                expected=f"at most {MAX_BYTES:,} bytes",
+            )
+        names = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+        return archive.read(names[0]) if len(names) == 1 else b""
+
+
+def _makes_only_integers(data: bytes) -> bool:
+    """Whether a pickle names no class, calls nothing, and remembers no more than it holds."""
+    try:
+        return all(
+            op.name in _PLAIN and (not op.name.endswith("BINPUT") or int(arg or 0) < len(data))
+            for op, arg, _ in pickletools.genops(data)
+        )
+    except ValueError:
+        return False
+
+
+def _by_torch(path: Path) -> Any:
+    torch = require("torch", "runtime")
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch, pickle and zipfile each have their own
+        raise FileFormatError(
+            f"{path.name} cannot be read with weights_only=True: {_reason(error)}",
+            expected="plain integers (not numpy ones), lists, dicts and tensors",
+            hint="nothing in it was executed; make it again from plain integers",
+        ) from None
+
+
+def _reason(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if "Unsupported" in line or "GLOBAL" in line or "global" in line]
+    return (told or lines or [type(error).__name__])[0][:200]

@@ -1,0 +1,165 @@
+"""`write`: a vocabulary or counts → the file that a tool expects, read back and compared."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from vocabfreq.errors import FileFormatError, RefusedError, VocabfreqError
+from vocabfreq.extras import require
+from vocabfreq.formats.counts import Counts
+from vocabfreq.formats.how import ignore
+from vocabfreq.formats.jsonfile import save_json
+from vocabfreq.formats.lists import check_name
+from vocabfreq.formats.npypair import NAMES, save_pair
+from vocabfreq.formats.reading import read
+from vocabfreq.formats.standing import check_output
+from vocabfreq.formats.torchfile import save_plain, save_tensors
+from vocabfreq.vocab import DraftVocab
+
+if TYPE_CHECKING:
+    from vocabfreq.frequencies import FrequencyTable
+
+Format = Literal[
+    "draft-vocab",
+    "token-map",
+    "token-freq",
+    "vocab-freq",
+    "npy",
+    "mapping",
+    "modelopt",
+    "nemo",
+    "json",
+]
+FORMATS: tuple[Format, ...] = get_args(Format)
+COUNT_FORMATS: tuple[Format, ...] = ("token-freq", "vocab-freq")
+_KEEP_RANK = ("draft-vocab", "token-map", "json")
+
+
+def write(
+    what: "DraftVocab | Counts | FrequencyTable",
+    path: str | Path,
+    kind: Format,
+    *,
+    force: bool = False,
+) -> None:
+    """Writes a vocabulary, or counts, whole or not at all, and compares what is read back.
+
+    Args:
+        what: a `DraftVocab` for the formats of ids, `Counts` or a `FrequencyTable` for those of
+            counts (its counts, summed over the sources, without held-out ones).
+        path: a file; for `npy` a folder.
+        kind: one of `FORMATS`.
+        force: replace what is in the way even if it is of another format.
+
+    Raises:
+        RefusedError: it would lose or invent information, such as counts of a vocabulary.
+        OverwriteError: something else is in the way.
+        FileFormatError: it cannot be written, or what was read back differs; the file is removed.
+        MissingExtraError: the format holds tensors, and torch is not installed.
+    """
+    if kind not in FORMATS:
+        raise FileFormatError(f"format {kind!r}", expected=f"one of {', '.join(FORMATS)}")
+    wanted = _counts(what, kind) if kind in COUNT_FORMATS else _vocab(what, kind)
+    path = Path(path)
+    if kind == "token-map" and isinstance(wanted, DraftVocab):
+        check_name(path.name, len(wanted))
+    check_output(path, kind, force=force)
+    try:
+        _WRITERS[kind](wanted, path)
+        _compare(wanted, path, kind)
+    except OSError as error:
+        raise FileFormatError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def _vocab(what: Any, kind: Format) -> DraftVocab:
+    if isinstance(what, DraftVocab):
+        return what
+    raise RefusedError(
+        f"{what!r} says how often ids occur, not which to keep",
+        expected=f"a size, to make a {kind} file of it",
+        hint=f"vocabfreq export FILE --size K --format {kind} -o OUT (or select(size=…) in Python)",
+    )
+
+
+def _counts(what: Any, kind: Format) -> Counts:
+    if isinstance(what, DraftVocab):
+        raise RefusedError(
+            f"{what!r} holds no counts, they would be invented",
+            expected="a frequency file, or counts of another tool",
+            hint="write ids instead: token-map, mapping, npy, …",
+        )
+    counts = what if isinstance(what, Counts) else _raw_counts(what)
+    if kind == "token-freq" and not counts.exact:
+        raise RefusedError(
+            f"{counts!r} are no counts, they would be invented",
+            expected="exact counts",
+            hint="write probabilities as vocab-freq",
+        )
+    if kind == "vocab-freq":
+        counts.vector()  # refuses where V is not known
+    return counts
+
+
+def _raw_counts(table: "FrequencyTable") -> Counts:
+    """The counts that rank, of ids that can be emitted: whoever selects from them selects as we."""
+    if any(source.weight is not None for source in table.sources):
+        raise RefusedError(
+            f"{table!r} ranks by weights, which counts cannot tell",
+            expected="a table that ranks by raw counts",
+            hint="export ids with a size instead, or take table.reweighted(None)",
+        )
+    return Counts.from_vector(table.counts.sum(axis=0) * table.emittable)
+
+
+def _compare(wanted: DraftVocab | Counts, path: Path, kind: Format) -> None:
+    """Reads back what was written; removes it if it differs."""
+    files = [path / name for name in NAMES] if kind == "npy" else [path]
+    try:
+        again = read(files[0], kind, rows=wanted.rows, force=True, note=ignore)
+        if not _same(wanted, again, kind):
+            raise FileFormatError(f"{path} reads back as {again!r}", expected=repr(wanted))
+    except VocabfreqError:
+        for file in files:
+            file.unlink(missing_ok=True)
+        raise
+
+
+def _same(wanted: Any, again: Any, kind: Format) -> bool:
+    if kind in _KEEP_RANK and not np.array_equal(wanted.ranked, again.ranked):
+        return False
+    return bool(wanted == again)
+
+
+def _token_freq(counts: Counts, path: Path) -> None:
+    """Most frequent first, ties to the lower id: who breaks ties by insertion breaks them alike."""
+    order = np.lexsort((counts.ids, -counts.values))
+    ids, values = counts.ids[order].tolist(), counts.values[order].tolist()
+    save_plain(dict(zip(ids, values, strict=True)), path)
+
+
+def _mapping(vocab: DraftVocab, path: Path) -> None:
+    save_tensors({"d2t": _tensor(vocab.d2t), "t2d": _tensor(vocab.t2d)}, path)
+
+
+def _nemo(vocab: DraftVocab, path: Path) -> None:
+    ids = _tensor(vocab.target_ids)
+    save_tensors({"selected_token_ids": ids, "target_vocab_size": vocab.rows}, path)
+
+
+def _tensor(array: Any) -> Any:
+    return require("torch", "runtime").from_numpy(np.array(array))
+
+
+_WRITERS: dict[Format, Callable[[Any, Path], None]] = {
+    "draft-vocab": DraftVocab.save,
+    "token-map": lambda vocab, path: save_plain(vocab.ranked.tolist(), path),
+    "token-freq": _token_freq,
+    "vocab-freq": lambda counts, path: save_tensors(_tensor(counts.vector()), path),
+    "npy": save_pair,
+    "mapping": _mapping,
+    "modelopt": lambda vocab, path: save_tensors(_tensor(vocab.d2t), path),
+    "nemo": _nemo,
+    "json": save_json,
+}
