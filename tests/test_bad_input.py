@@ -85,7 +85,7 @@ def test_F4_rows_that_are_no_objects(tok: Path, lines: Lines, block: int) -> Non
     found = report(tok, str(path))
     assert skipped(found) == {
         "column is a boolean": 1,
-        "column is a object": 1,
+        "column is an object": 1,
         "not an object": 4,
     }
     assert (total(found.table) == truth(tok, ["abc"])).all()
@@ -301,3 +301,46 @@ def test_F7_the_first_line_may_be_longer_than_a_block(
     texts = ["abc the " * 100, "x"]
     found = report(tok, str(lines(*({"text": t} for t in texts))))
     assert (total(found.table) == truth(tok, texts)).all()
+
+
+def test_F2_what_ends_a_gzip_file_beside_its_content(tok: Path, tmp_path: Path) -> None:
+    data = b'{"text":"abc"}\n{"text":"the"}'
+    path = tmp_path / "x.jsonl.gz"
+    path.write_bytes(gzip.compress(data) + b"garbage after the end")
+    found = report(tok, str(path))
+    assert (total(found.table) == truth(tok, ["abc", "the"])).all()
+    assert skipped(found) == {"truncated file": 1}
+
+
+def test_F2_a_truncated_json_array_is_no_mere_bad_row(
+    tok: Path, lines: Lines, tmp_path: Path
+) -> None:
+    lines({"text": "abc"}, name="a.jsonl")
+    (tmp_path / "b.json").write_text('[{"text": "abc"}, {"text": "th')
+    found = report(tok, f"x={tmp_path / '?.json*'}")
+    assert skipped(found) == {"broken file": 1}
+    assert "b.json, byte" in str(found.examples["x"][0])
+
+
+def test_F13_turns_of_unknown_roles_are_told(tok: Path, lines: Lines) -> None:
+    turns = [{"from": "GPT-4", "value": "abc"}, {"from": "human", "value": "x"}]
+    found = report(tok, str(lines({"conversations": turns}, {"conversations": turns})))
+    assert skipped(found) == {"turn of an unknown role": 2}
+    assert found.table.sources[0].tokens == 0
+
+
+def test_F13_turns_that_do_not_fit_say_where(tok: Path, lines: Lines) -> None:
+    good = {"messages": [{"role": "assistant", "content": "abc"}]}
+    bad = {"messages": [{"role": "assistant", "content": ["x"]}]}
+    found = report(tok, str(lines(good, bad)))
+    assert skipped(found) == {"turns do not fit": 1}
+    assert "content" in str(found.examples["rows"][0])
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_F14_a_loss_mask_that_only_some_rows_have(tok: Path, tmp_path: Path, kind: str) -> None:
+    with_mask = {"input_ids": [[1, 2]], "loss_mask": [[0, 1]]}
+    write_rows(tmp_path, kind, {"input_ids": [[3, 4]] * 150}).rename(tmp_path / f"a.{kind}")
+    write_rows(tmp_path, kind, with_mask).rename(tmp_path / f"b.{kind}")
+    found = report(tok, f"x={tmp_path / f'?.{kind}'}")
+    assert {i: int(n) for i, n in enumerate(total(found.table)) if n} == {2: 1, 3: 150, 4: 150}

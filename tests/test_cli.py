@@ -344,3 +344,59 @@ def test_a_path_with_an_equals_sign_is_a_path(tok: Path, lines: Lines, tmp_path:
     lines({"text": "abc"}, name="a=b.jsonl")
     done = run("build", "-t", tok, "-s", "a=b.jsonl", "-o", "out", "--json", cwd=tmp_path)
     assert json.loads(done.stdout)["documents"] == 1
+
+
+def test_F6_a_bom_on_standard_input(tok: Path, tmp_path: Path) -> None:
+    data = b'\xef\xbb\xbf{"text":"abc"}\n'
+    done = run("build", "-t", tok, "-s", "x=-", "-o", tmp_path / "out", stdin=data)
+    assert done.returncode == 0, done.stderr
+    table = FrequencyTable.load(tmp_path / "out")
+    assert ((table.counts + table.heldout)[0] == truth(tok, ["abc"])).all()
+
+
+def test_an_empty_pipe_leaves_a_good_file_alone(tok: Path, corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run("build", "-t", tok, "-s", corpus, "-o", out)
+    before = out.read_bytes()
+    for arguments, data in (((), b""), (("--column", "text"), b'{"text": 5}\n')):
+        done = run("build", "-t", tok, "-s", "-", "-o", out, *arguments, stdin=data)
+        assert done.returncode == 1, done.stdout
+        assert out.read_bytes() == before
+
+
+def test_standard_input_twice_is_refused(tok: Path, tmp_path: Path) -> None:
+    done = run("build", "-t", tok, "-s", "x=-", "-s", "y=-", stdin=b'{"text":"a"}\n', cwd=tmp_path)
+    assert done.returncode == 1
+    assert "two sources are standard input" in done.stderr
+
+
+def test_only_our_own_files_are_removed(tok: Path, corpus: Path, tmp_path: Path) -> None:
+    parts = tmp_path / "out.parts"
+    parts.mkdir()
+    (parts / "thesis.txt").write_text("precious")
+    assert run("build", "-t", tok, "-s", corpus, "-o", tmp_path / "out").returncode == 0
+    assert [path.name for path in parts.iterdir()] == ["thesis.txt"]
+
+
+def test_F14_a_trivial_mask_is_no_bad_row(tok: Path, lines: Lines, tmp_path: Path) -> None:
+    path = lines({"input_ids": [1, 2], "loss_mask": [1, 1]})
+    done = run("build", "-t", tok, "-s", path, "-o", tmp_path / "out", "--max-bad-rows", 0)
+    assert done.returncode == 0, done.stderr
+    assert "remark in rows: 1 × loss mask all ones" in done.stdout
+
+
+@pytest.mark.parametrize("out", ["/proc/nowhere/out", "/dev/null"])
+def test_an_output_that_cannot_be_written_is_an_error_in_words(
+    tok: Path, corpus: Path, out: str
+) -> None:
+    done = run("build", "-t", tok, "-s", corpus, "-o", out, "--force")
+    assert done.returncode in (1, 4)
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_of_an_unknown_kind(tok: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("text\nabc\n")
+    done = run("build", "-t", tok, "-s", "x.csv", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "cannot tell how to read 'x.csv'" in done.stderr

@@ -18,7 +18,7 @@ from conftest import Lines, report, save_tokenizer, tiny_tokenizer, total, truth
 from vocabfreq import CountOptions, Source, count, engines, load_tokenizer
 from vocabfreq.counting import run_plan
 from vocabfreq.encoding import Encoded, GigatokenEncoder
-from vocabfreq.errors import CountError, SourceError
+from vocabfreq.errors import CountError, RefusedError, SourceError, WorkDirError
 from vocabfreq.heldout import held_out
 from vocabfreq.planning import make_plan
 from vocabfreq.sources import blocks, plan
@@ -72,7 +72,7 @@ def test_worker_processes_give_the_same_bytes(
 
 
 @pytest.mark.parametrize("separator", [b"\n", b"|", b"<s>"])
-@pytest.mark.parametrize("size", [1, 2, 7, 50, 10_000])
+@pytest.mark.parametrize("size", [3, 4, 7, 50, 10_000])
 def test_ranges_share_nothing_and_lose_nothing(
     separator: bytes, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,14 +84,10 @@ def test_ranges_share_nothing_and_lose_nothing(
     found: list[bytes] = []
     for start in range(0, len(data), size):
         raw = io.BytesIO(data)
-        raw.seek(max(start - len(separator), 0) if start else 0)
+        raw.seek(max(start - len(separator), 0))
         stop = start + size if start + size < len(data) else None
-        if start and start < len(separator):
-            continue
-        first = start if start >= len(separator) else 0
-        found += record_blocks(raw.read, start=first, stop=stop, separator=separator)
-    if size >= len(separator):
-        assert b"".join(found) == data
+        found += record_blocks(raw.read, start=start, stop=stop, separator=separator)
+    assert b"".join(found) == data
 
 
 def test_max_documents_takes_the_first_in_plan_order(
@@ -321,6 +317,67 @@ def test_a_shard_that_cannot_be_read_is_named_and_the_others_kept(
     with pytest.raises(CountError, match=r"(?s)x\.parquet"):
         run_plan(made)
     assert len(list((tmp_path / "work").glob("*.part.safetensors"))) == 1
+
+
+def test_F11_two_builds_do_not_share_a_work_dir(tok: Path, corpus: Path, tmp_path: Path) -> None:
+    from filelock import FileLock
+
+    (tmp_path / "work").mkdir()
+    with (
+        FileLock(tmp_path / "work" / ".lock"),
+        pytest.raises(RefusedError, match="another build is writing into"),
+    ):
+        report(tok, str(corpus), options=CountOptions(workers=0, work_dir=tmp_path / "work"))
+
+
+def test_a_file_that_changes_while_it_is_counted_is_noticed(tok: Path, corpus: Path) -> None:
+    made = make_plan([str(corpus)], load_tokenizer(str(tok)), CountOptions(workers=0))
+    corpus.write_bytes(corpus.read_bytes()[:1000])
+    with pytest.raises(SourceError, match="corpus.jsonl changed while it was counted"):
+        run_plan(made)
+
+
+def test_F11_a_full_disk_ends_the_build_and_names_the_folder(
+    tok: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("vocabfreq.tasks.save_partial", full)
+    with pytest.raises(WorkDirError, match=r"(?s)cannot write into .*work: No space left.*kept"):
+        report(tok, str(corpus), options=CountOptions(workers=0, work_dir=tmp_path / "work"))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"workers": -1},
+        {"workers": True},
+        {"holdout": 1},
+        {"holdout": -1},
+        {"holdout": 2.5},
+        {"encoder": "foo"},
+        {"weights": {"a": -1}},
+        {"weights": {"a": float("nan")}},
+        {"weights": {"a": 0}},
+    ],
+)
+def test_senseless_options_are_refused(wrong: Any) -> None:
+    with pytest.raises(SourceError, match=next(iter(wrong)).rstrip("s")):
+        CountOptions(**wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"roles": "user"}, {"separator": ""}, {"max_documents": 0}, {"spec": ""}]
+)
+def test_senseless_sources_are_refused(wrong: Any) -> None:
+    with pytest.raises(SourceError, match="expected"):
+        Source(**{"name": "x", "spec": "x.jsonl", **wrong})
+
+
+def test_one_source_needs_no_list(tok: Path, corpus: Path) -> None:
+    options = CountOptions(workers=0, holdout=0)
+    assert (total(count(str(corpus), str(tok), options)) == truth(tok, TEXTS)).all()
 
 
 def test_two_sources_need_two_names(tok: Path, corpus: Path) -> None:

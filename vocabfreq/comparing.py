@@ -14,7 +14,7 @@ class Overlap:
 
     Attributes:
         size: K.
-        shared: ids that are in both.
+        shared: ids that are in both, and were seen in both.
         a_covers_b: share of B's tokens that A's K ids cover.
         b_covers_b: the same by B's own K ids.
         b_covers_a: share of A's tokens that B's K ids cover.
@@ -54,9 +54,10 @@ def overlap(a: FrequencyTable, b: FrequencyTable, size: int) -> Overlap:
     check_same_tokenizer(a.meta, b.meta)
     a_covers_a = a.coverage(size)  # checks the size
     top_a, top_b = a.ranked_ids[:size], b.ranked_ids[:size]
+    seen_a, seen_b = (top[t.shares()[top] > 0] for t, top in ((a, top_a), (b, top_b)))
     return Overlap(
         size,
-        len(np.intersect1d(top_a, top_b)),
+        len(np.intersect1d(seen_a, seen_b)),
         a_covers_b=b.coverage_of(top_a),
         b_covers_b=b.coverage_of(top_b),
         b_covers_a=a.coverage_of(top_b),

@@ -5,8 +5,6 @@
 >>> table.save("vocab_freq.safetensors")
 """
 
-import contextlib
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,18 +14,19 @@ from pathlib import Path
 import numpy as np
 
 from vocabfreq.engines import Outcome, default_workers, run_here, run_in_workers
-from vocabfreq.errors import CountError, IdRangeError, VocabfreqError
+from vocabfreq.errors import CountError, IdRangeError, VocabfreqError, WorkDirError
 from vocabfreq.freqfile import FORMAT
 from vocabfreq.frequencies import FrequencyTable
 from vocabfreq.merging import merged_encoders
 from vocabfreq.partials import load_partial, partial_path
-from vocabfreq.planning import CountOptions, Plan, make_plan, write_manifest
+from vocabfreq.planning import CountOptions, Plan, make_plan
 from vocabfreq.records import EncoderRecord, Metadata, SourceRecord, TokenizerRecord
 from vocabfreq.shardcount import ShardCount, mask_remark
 from vocabfreq.sources.plan import Source
 from vocabfreq.sources.tally import Example
 from vocabfreq.tasks import Done, Remark, Task
 from vocabfreq.tokenizer import TokenizerInfo, load_tokenizer
+from vocabfreq.workdir import work_dir_of, write_manifest
 
 Progress = Callable[[Done | Remark], None]
 
@@ -79,24 +78,17 @@ def count(
 
 def run_plan(plan: Plan, *, progress: Progress | None = None) -> Report:
     """Counts the shards of a plan that have no partial file yet, and merges all."""
-    with _work_dir(plan.options.work_dir) as work_dir:
+    with work_dir_of(plan) as work_dir:
         changes = write_manifest(plan, work_dir)
+        if progress:
+            for change in changes:
+                progress(Remark(f"earlier partial files are of no use: {change}"))
         missing = missing_tasks(plan, work_dir)
         _run(missing, plan, progress)
         report = merge_partials(plan, work_dir)
     report.changes = changes
     report.resumed = len(set(plan.keys)) - len(missing)
     return report
-
-
-@contextlib.contextmanager
-def _work_dir(given: Path | None) -> Iterator[Path]:
-    if given is None:
-        with tempfile.TemporaryDirectory(prefix="vocabfreq-") as folder:
-            yield Path(folder)
-        return
-    given.mkdir(parents=True, exist_ok=True)
-    yield given
 
 
 def missing_tasks(plan: Plan, work_dir: Path) -> list[Task]:
@@ -111,7 +103,7 @@ def missing_tasks(plan: Plan, work_dir: Path) -> list[Task]:
 def _run(tasks: list[Task], plan: Plan, progress: Progress | None) -> None:
     failures = []
     for task, outcome in _outcomes(tasks, plan):
-        if isinstance(outcome, IdRangeError):
+        if isinstance(outcome, IdRangeError | WorkDirError):
             raise outcome
         if isinstance(outcome, VocabfreqError):
             failures.append((task, outcome))

@@ -6,6 +6,7 @@
     ├── TokenizerError       a tokenizer or model config cannot be used
     ├── FileFormatError      a file of ours breaks its own format
     ├── CountError           a count could not be finished
+    │   └── WorkDirError         a partial file cannot be written
     ├── SelectionError       a question to a table that it cannot answer
     ├── MissingExtraError    an optional package is not installed
     └── RefusedError         doing it would lose or mix up something
@@ -62,6 +63,10 @@ class FileFormatError(VocabfreqError):
 
 class CountError(VocabfreqError):
     """A count could not be finished; what was counted is kept in the work directory."""
+
+
+class WorkDirError(CountError):
+    """A partial file cannot be written; the whole build ends, what was counted is kept."""
 
 
 class SelectionError(VocabfreqError):

@@ -5,16 +5,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from vocabfreq.atomic import write_atomically
 from vocabfreq.encoding import EncoderName
 from vocabfreq.errors import SourceError
 from vocabfreq.shardcount import Job
+from vocabfreq.sources.files import STDIN
 from vocabfreq.sources.plan import Shard, Source, parse_source, plan_source
 from vocabfreq.tokenizer import TokenizerInfo
 
-MANIFEST = "build.json"
 PARTIAL_FORMAT = 1  # raise it when the same shard would count to something else
 
 
@@ -35,6 +34,38 @@ class CountOptions:
     workers: int | None = None
     weights: Mapping[str, float] | None = None
     work_dir: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses what makes no sense.
+
+        Raises:
+            SourceError: naming the option and its value.
+        """
+        _refuse(not _whole(self.holdout, 0) or self.holdout == 1, "holdout", self.holdout, _HOLDOUT)
+        _refuse(self.encoder not in get_args(EncoderName), "encoder", self.encoder, _ENCODERS)
+        wrong = self.workers is not None and not _whole(self.workers, 0)
+        _refuse(wrong, "workers", self.workers, "a whole number from 0, or None")
+        weights = self.weights or {}
+        for name, weight in weights.items():
+            _refuse(
+                not 0 <= weight < float("inf"), f"weight of {name!r}", weight, "a number from 0"
+            )
+        _refuse(weights and not any(weights.values()), "weights", dict(weights), "one above 0")
+        if self.work_dir is not None:
+            object.__setattr__(self, "work_dir", Path(self.work_dir))
+
+
+_HOLDOUT = "0 for none, or a whole number from 2 (1 would hold out everything)"
+_ENCODERS = f"one of {', '.join(get_args(EncoderName))}"
+
+
+def _whole(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _refuse(wrong: Any, name: str, value: Any, expected: str) -> None:
+    if wrong:
+        raise SourceError(f"{name} {value!r}", expected=expected)
 
 
 @dataclass(frozen=True)
@@ -76,7 +107,8 @@ def make_plan(
     Raises:
         SourceError: a source is not there, is unclear, or two are called alike.
     """
-    parsed = tuple(s if isinstance(s, Source) else parse_source(s) for s in sources)
+    given = [sources] if isinstance(sources, str | Source | Path) else sources
+    parsed = tuple(s if isinstance(s, Source) else parse_source(str(s)) for s in given)
     _check_names(parsed, options.weights or {})
     job = Job(tokenizer.path, tokenizer.sha256, tokenizer.rows, options.holdout, options.encoder)
     shards = tuple(s for n, source in enumerate(parsed) for s in plan_source(n, source))
@@ -95,6 +127,8 @@ def _check_names(sources: tuple[Source, ...], weights: Mapping[str, float]) -> N
                 expected="a name for each",
                 hint="write --source NAME=SPEC",
             )
+    if sum(source.spec == STDIN for source in sources) > 1:
+        raise SourceError("two sources are standard input", expected="one: it can be read once")
     for name in weights:
         if name not in names:
             raise SourceError(f"a weight for {name!r}", expected=f"one of {', '.join(names)}")
@@ -103,50 +137,3 @@ def _check_names(sources: tuple[Source, ...], weights: Mapping[str, float]) -> N
 def _fingerprint(shard: Shard, job: Job) -> str:
     identity = [PARTIAL_FORMAT, shard.identity, job.sha256, job.rows, job.holdout, job.encoder]
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:24]
-
-
-def write_manifest(plan: Plan, work_dir: Path) -> list[str]:
-    """Notes in the work directory what is being counted.
-
-    Returns:
-        What changed since an earlier build there, in words; its partial files are of no use.
-    """
-    path = work_dir / MANIFEST
-    manifest = _manifest(plan)
-    changes = _changes(_read(path), manifest)
-    write_atomically(path, json.dumps(manifest, sort_keys=True, indent=1).encode())
-    return changes
-
-
-def _manifest(plan: Plan) -> dict[str, Any]:
-    files = {p.file.path: p.file.stamp for shard in plan.shards for p in shard.pieces}
-    layouts = sorted({f"{s.layout.kind} of {s.layout.column!r}" for s in plan.shards})
-    return {
-        "tokenizer": plan.job.sha256,
-        "rows": plan.job.rows,
-        "holdout": plan.job.holdout,
-        "encoder": plan.job.encoder,
-        "columns": layouts,
-        "roles": sorted({source.roles for source in plan.sources}),
-        "separator": sorted({repr(source.separator) for source in plan.sources}),
-        "max_documents": sorted({repr(source.max_documents) for source in plan.sources}),
-        "files": files,
-    }
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        loaded = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return loaded if isinstance(loaded, dict) else None
-
-
-def _changes(before: dict[str, Any] | None, after: dict[str, Any]) -> list[str]:
-    if before is None:
-        return []
-    plain = [key for key in after if key != "files" and before.get(key) != after[key]]
-    changes = [f"{key} was {before.get(key)}, is {after[key]}" for key in plain]
-    earlier = before.get("files") or {}
-    changed = [p for p, stamp in after["files"].items() if earlier.get(p, stamp) != stamp]
-    return changes + [f"{Path(path).name} has another content" for path in changed]

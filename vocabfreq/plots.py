@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from vocabfreq.errors import SelectionError
 from vocabfreq.extras import require
 from vocabfreq.frequencies import FrequencyTable
 
+PICTURES = (".png", ".svg", ".pdf", ".jpg", ".webp")
 SIZES = (8192, 16384, 32768, 65536)
 _FIRST = 64
 _POINTS = 400
@@ -29,7 +31,10 @@ def save_coverage_plot(
 
     Raises:
         MissingExtraError: matplotlib is not installed.
+        SelectionError: the ending is none of a picture.
     """
+    if Path(path).suffix.lower() not in PICTURES:
+        raise SelectionError(f"picture {str(path)!r}", expected=f"a name in {', '.join(PICTURES)}")
     figure_class = require("matplotlib.figure", "plots").Figure
     figure = figure_class(figsize=(8, 5), dpi=150, layout="constrained")
     axes = figure.subplots()

@@ -58,7 +58,8 @@ class EncoderRecord(msgspec.Struct, frozen=True, kw_only=True):
         name: of the engine, several joined by `+`.
         version: likewise.
         cross_checked_documents: texts also encoded by the reference.
-        mismatched_documents: those that differed; their shards were counted by the reference.
+        mismatched_documents: those that differed; the check of a shard stops at the first one,
+            and the shard is counted by the reference.
         code_points: where they differed, such as `U+1F6DD`.
     """
 

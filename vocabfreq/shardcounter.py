@@ -57,6 +57,7 @@ class ShardCounter:
                 for batch in batches:
                     sums.add(batch, piece.file.name)
             total.lines.append(total.tally.lines)
+            piece.file.check_unchanged()
             if sums.full:
                 break
         return total

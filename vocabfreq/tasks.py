@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from vocabfreq.errors import CountError, VocabfreqError
+from vocabfreq.errors import CountError, VocabfreqError, WorkDirError
 from vocabfreq.partials import save_partial
 from vocabfreq.resolve import first_line
+from vocabfreq.shardcount import ShardCount
 from vocabfreq.shardcounter import ShardCounter
 from vocabfreq.sources.plan import Shard
 
@@ -68,9 +69,19 @@ def run_task(counter: ShardCounter, task: Task) -> Done:
     """
     try:
         count = counter.count(task.shard)
-        save_partial(task.path, count)
+        _save(task, count)
     except VocabfreqError:
         raise
     except Exception as error:  # whatever a reader or a disk came up with
         raise CountError(f"{task.shard.name}: {first_line(error)}") from error
     return Done(task.shard.size, count.documents, count.tokens, count.bytes)
+
+
+def _save(task: Task, count: ShardCount) -> None:
+    try:
+        save_partial(task.path, count)
+    except OSError as error:
+        raise WorkDirError(
+            f"cannot write into {task.path.parent}: {error.strerror}",
+            hint="what is counted is kept: make room, or name another --work-dir, and run it again",
+        ) from None

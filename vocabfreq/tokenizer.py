@@ -173,7 +173,8 @@ def _read(folder: Folder, name: str) -> dict[str, Any]:
 def _rows(config: dict[str, Any]) -> int | None:
     text_config = config.get("text_config")
     inner = text_config.get("vocab_size") if isinstance(text_config, dict) else None
-    rows = config.get("vocab_size", inner)
+    rows = config.get("vocab_size")
+    rows = inner if rows is None else rows
     if rows is None:
         return None
     if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:

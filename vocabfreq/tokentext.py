@@ -1,6 +1,5 @@
 """Token ids as text that a person can read."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,6 @@ class TokenText:
         if "\ufffd" in text or not text:  # part of a character, or a token that decodes to nothing
             text = self._tokenizer.id_to_token(token_id) or ""
         return repr(text) if text else ""
-
-    def many(self, ids: Iterable[int]) -> list[str]:
-        """Text of several ids."""
-        return [self(int(i)) for i in ids]
 
     @property
     def known(self) -> bool:

@@ -199,7 +199,7 @@ def _sources(specs: list[str], columns: list[str], **options: Any) -> list[Any]:
     from vocabfreq.sources.plan import parse_source
 
     sources = [parse_source(spec, **options) for spec in specs]
-    for text in columns:
+    for text in sorted(columns, key=lambda text: "=" in text):  # those for all sources first
         name, equals, column = text.rpartition("=")
         named = [s.name for s in sources]
         if equals and name not in named:

@@ -1,8 +1,8 @@
 """What `build` does and shows once its options are parsed."""
 
-import shutil
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +10,15 @@ from typing import Any
 
 from vocabfreq.cli import render
 from vocabfreq.counting import Report, run_plan
-from vocabfreq.errors import OverwriteError
+from vocabfreq.errors import CountError, OverwriteError
 from vocabfreq.freqfile import is_frequency_file
+from vocabfreq.partials import SUFFIX
 from vocabfreq.planning import Plan
-from vocabfreq.sources.tally import BEYOND_ROWS, SURROGATE, TRUNCATED, bad_rows
+from vocabfreq.sources.tally import BEYOND_ROWS, BROKEN, REMARKS, SURROGATE, TRUNCATED, bad_rows
 from vocabfreq.tasks import Done, Remark
+from vocabfreq.workdir import remove_work_dir
+
+BEYOND_SHARE = 0.01
 
 
 def show_plan(plan: Plan, as_json: bool) -> None:
@@ -69,8 +73,13 @@ class Outcome:
             return f"{bad:,} rows were skipped, more than --max-bad-rows {max_bad_rows:,}"
         if any(TRUNCATED in reasons for reasons in skipped):
             return "a file ends in the middle: how much was lost is not known"
+        if any(BROKEN in reasons for reasons in skipped):
+            return "a file is broken as a whole"
         if not any(source.documents for source in self.report.table.sources):
             return "not one document was counted"
+        beyond = sum(reasons.get(BEYOND_ROWS, 0) for reasons in skipped)
+        if beyond > BEYOND_SHARE * sum(source.tokens for source in self.report.table.sources):
+            return f"{beyond:,} tokens are beyond the model's rows: another model's config?"
         return None
 
     def show(self, *, as_json: bool, max_bad_rows: int, quiet: bool) -> None:
@@ -79,8 +88,18 @@ class Outcome:
             render.print_json(self.as_dict())
         elif not quiet:
             self._print()
+        for remark in self._doubts():
+            render.note(f"warning: {remark}", quiet=quiet)
         if trouble := self._too_bad(max_bad_rows):
             render.note(f"warning: {trouble}; the file is written, the exit code is 3")
+
+    def _doubts(self) -> Iterator[str]:
+        """What a person should look at, though nothing is lost."""
+        for source in self.report.table.sources:
+            if source.documents and not source.tokens:
+                yield f"{source.name}: {source.documents:,} documents without a single token"
+            elif self.report.table.meta.options["holdout"] and not source.heldout_documents:
+                yield f"{source.name}: too few documents to hold one out; coverage is of all"
 
     def as_dict(self) -> dict[str, Any]:
         """The summary for programs."""
@@ -136,13 +155,14 @@ class Outcome:
                 places = [e for e in self.report.examples[source.name] if e.reason == reason]
                 shown = "; ".join(map(str, places[:3]))
                 what = {SURROGATE: "mended", BEYOND_ROWS: "left out"}.get(reason, "skipped")
+                what = "remark" if reason in REMARKS else what
                 where = f" ({shown})" if shown else ""
                 print(render.clean(f"{what} in {source.name}: {number:,} × {reason}{where}"))
 
     def _print_engine(self) -> None:
         encoder = self.report.table.meta.encoder
         if encoder.name == "none":
-            print("No text to encode: the sources hold token ids.")
+            print("No text was encoded.")
             return
         checked = ""
         if "gigatoken" in encoder.name or encoder.mismatched_documents:
@@ -176,20 +196,27 @@ def run_build(plan: Plan, output: Path, *, force: bool, keep: bool, quiet: bool)
         with _progress(plan, quiet) as bar:
             report = run_plan(plan, progress=Listener(bar, quiet))
     except KeyboardInterrupt:
-        from vocabfreq.cli import command_line
-
-        print(
-            f"\ninterrupted; what is counted is kept. To go on: {command_line()}", file=sys.stderr
-        )
+        _say_how_to_go_on(plan)
         raise
+    if output.exists() and not any(source.tokens for source in report.table.sources):
+        raise CountError(f"not one token was counted; {output} is left as it was")
     report.table.save(output)
-    for change in report.changes:
-        render.note(f"earlier partial files were of no use: {change}", quiet=quiet)
     if report.resumed:
         render.note(f"{report.resumed} of {report.shards} shards were counted before", quiet=quiet)
     if not keep and plan.options.work_dir:
-        shutil.rmtree(plan.options.work_dir, ignore_errors=True)
+        remove_work_dir(plan.options.work_dir)
     return Outcome(report, output, time.monotonic() - started)
+
+
+def _say_how_to_go_on(plan: Plan) -> None:
+    from vocabfreq.cli import command_line
+
+    kept = len(list(plan.options.work_dir.glob(f"*{SUFFIX}"))) if plan.options.work_dir else 0
+    total = len(set(plan.keys))
+    print(
+        f"\ninterrupted; {kept} of {total} shards are counted and kept. To go on: {command_line()}",
+        file=sys.stderr,
+    )
 
 
 def check_output(output: Path, force: bool) -> None:
@@ -198,8 +225,8 @@ def check_output(output: Path, force: bool) -> None:
     Raises:
         OverwriteError: it is a folder, or another kind of file and `force` is off.
     """
-    if output.is_dir():
-        raise OverwriteError(f"{output} is a folder", hint="name a file with --output")
+    if output.exists() and not output.is_file():
+        raise OverwriteError(f"{output} is a folder or a device", hint="name a file with --output")
     if output.exists() and not force and not is_frequency_file(output):
         raise OverwriteError(
             f"{output} is in the way, and no frequency file",

@@ -39,7 +39,12 @@ def print_table(
         title=title or None, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold"
     )
     for place, name in enumerate(header):
-        table.add_column(clean(name), justify="left" if place < left else "right", overflow="fold")
+        table.add_column(
+            clean(name),
+            justify="left" if place < left else "right",
+            overflow="fold",
+            min_width=len(max(name.split() or [""], key=len)),
+        )
     for row in rows:
         table.add_row(*(clean(cell) for cell in row))
     Console(markup=False, highlight=False, width=_width()).print(table)
@@ -47,7 +52,7 @@ def print_table(
 
 def _width() -> int | None:
     """The terminal's own width; wide enough not to fold where there is no terminal."""
-    return None if sys.stdout.isatty() else 160
+    return None if sys.stdout is not None and sys.stdout.isatty() else 160
 
 
 def percent(share: float) -> str:

@@ -8,6 +8,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import IO, Any, TypeVar
 
+import msgspec
+
 if sys.version_info >= (3, 14):  # pragma: no cover
     from compression import zstd
 else:
@@ -68,6 +70,10 @@ def record_blocks(
     rest = b""
     skipping = start > 0
     for chunk in _chunks(read):
+        if chunk is None:  # a broken end: what is left counts if it is a whole record all the same
+            if rest and not skipping and separator == b"\n" and _is_json(rest):
+                yield rest
+            continue
         rest += chunk
         if skipping:
             cut = rest.find(separator)
@@ -113,8 +119,15 @@ def _last_end(data: bytes, separator: bytes) -> int:
     return len(data) - len(data.split(separator)[-1]) if separator in data else 0
 
 
-def _chunks(read: Reader) -> Iterator[bytes]:
-    """Chunks of about `BLOCK` bytes; a truncated end is told after what came before it."""
+def _is_json(data: bytes) -> bool:
+    try:
+        return msgspec.json.decode(data) is not None
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def _chunks(read: Reader) -> Iterator[bytes | None]:
+    """Chunks of about `BLOCK` bytes; before a truncated end is raised, None announces it."""
     while True:
         parts: list[bytes] = []
         size = 0
@@ -124,6 +137,7 @@ def _chunks(read: Reader) -> Iterator[bytes]:
                 size += len(part)
         except TruncatedError:
             yield b"".join(parts)
+            yield None
             raise
         if not parts:
             return

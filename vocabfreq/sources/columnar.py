@@ -11,7 +11,7 @@ from vocabfreq.errors import SourceError
 from vocabfreq.resolve import first_line
 from vocabfreq.sources import tally as reasons
 from vocabfreq.sources.files import InputFile
-from vocabfreq.sources.layout import Layout
+from vocabfreq.sources.layout import MASK_COLUMN, Layout
 from vocabfreq.sources.readers import Piece
 from vocabfreq.sources.rows import BadRowError, Batch, BatchBuilder, IdBatch
 from vocabfreq.sources.tally import Tally
@@ -21,10 +21,26 @@ ROWS_AT_ONCE = 512  # more falls out of the cache between decoding and counting
 
 def read_columnar(piece: Piece, layout: Layout, tally: Tally) -> Iterator[Batch | IdBatch]:
     """Reads one piece of a parquet file, an Arrow file, or a shard streamed by `datasets`."""
-    wanted = [layout.column, *([layout.mask] if layout.mask else [])]
-    for batch in record_batches(piece, wanted):
+    for batch in record_batches(piece, _wanted(piece, layout)):
         yield from _batch(batch, piece, layout, tally)
         tally.lines += batch.num_rows
+
+
+def _wanted(piece: Piece, layout: Layout) -> list[str]:
+    """The column, and the loss mask where the file has one."""
+    if layout.kind != "ids" or piece.file.format == "hub":
+        return [layout.column]
+    return [layout.column, *({MASK_COLUMN} & set(column_names(piece.file)))]
+
+
+def column_names(file: InputFile) -> list[str]:
+    """The columns of a parquet or Arrow file."""
+    with file.open() as raw:
+        if file.format == "parquet":
+            with _parquet(raw, file) as parquet:
+                return list(parquet.schema_arrow.names)
+        reader: Any = arrow_reader(raw, file)
+        return list(reader.schema.names)
 
 
 def record_batches(piece: Piece, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
@@ -100,14 +116,15 @@ def _batch(
     batch: pa.RecordBatch, piece: Piece, layout: Layout, tally: Tally
 ) -> Iterator[Batch | IdBatch]:
     column = batch.column(layout.column)
-    mask = batch.column(layout.mask) if layout.mask else None
+    has_mask = layout.kind == "ids" and MASK_COLUMN in batch.schema.names
+    mask = batch.column(MASK_COLUMN) if has_mask else None
     if layout.kind == "ids" and _is_plain_ids(column, mask):
         yield _ids(column, mask, tally.lines)
         return
     builder = BatchBuilder(layout, tally, piece.file.name, "row")
     masks = mask.to_pylist() if mask is not None else None
     for index, value in enumerate(_values(column)):
-        row = {layout.column: value} | ({layout.mask: masks[index]} if masks else {})
+        row = {layout.column: value, MASK_COLUMN: masks[index] if masks else None}
         builder.add(lambda row=row: _checked(row, layout.column), tally.lines + index + 1)  # type: ignore[misc]
     yield from builder.build()
 

@@ -50,6 +50,17 @@ class InputFile:
         """Base name, which is all that may be published."""
         return self.path if self.path == STDIN else os.path.basename(self.path)
 
+    def check_unchanged(self) -> None:
+        """Compares size and time of a local file with those when the build was planned.
+
+        Raises:
+            SourceError: it was written to since, so that its pieces may not fit together.
+        """
+        if self.path == STDIN or "://" in self.path:
+            return
+        if not self.stamp.startswith(_stamp(os.stat(self.path))):
+            raise SourceError(f"{self.name} changed while it was counted", hint="start again")
+
     def open(self) -> IO[bytes]:
         """Opens it for reading bytes."""
         if self.path == STDIN:
@@ -83,7 +94,7 @@ def format_of(path: str) -> tuple[Format, str | None]:
         raise SourceError(
             f"cannot tell how to read {path!r}",
             expected=f"a name that ends in {', '.join(SUFFIXES)} (.gz or .zst may follow)",
-            hint="rename it, or pipe it in with --source NAME=-",
+            hint="turn it into one of those, or rename it if it is one",
         )
     return found, compression
 
@@ -108,8 +119,12 @@ def local_file(path: str) -> InputFile:
     """Looks at one local file."""
     found, compression = format_of(path)
     stat = os.stat(path)
-    stamp = f"{stat.st_size}-{stat.st_mtime_ns}-{_sampled_hash(path, stat.st_size)}"
+    stamp = f"{_stamp(stat)}{_sampled_hash(path, stat.st_size)}"
     return InputFile(path, found, compression, stat.st_size, stamp)
+
+
+def _stamp(stat: os.stat_result) -> str:
+    return f"{stat.st_size}-{stat.st_mtime_ns}-"
 
 
 def _sampled_hash(path: str, size: int) -> str:

@@ -12,10 +12,15 @@ from typing import Any, Literal
 import msgspec
 
 from vocabfreq.errors import SourceError
+from vocabfreq.sources.tally import UNKNOWN_ROLE, Tally
 
 Kind = Literal["text", "chat", "ids"]
 Roles = Literal["assistant", "all"]
 
+OTHER_ROLES = frozenset(
+    {"user", "human", "system", "developer", "tool", "function", "observation", "environment"}
+    | {"ipython", "prompter", "context", "tool_response", "function_response"}
+)
 ASSISTANT_ROLES = frozenset({"assistant", "gpt", "model", "chatgpt", "bot", "bard", "bing"})
 OBVIOUS_COLUMNS = ("messages", "conversations", "text", "input_ids", "content")
 MASK_COLUMN = "loss_mask"
@@ -70,13 +75,11 @@ class Layout:
         kind: `text`, `chat` or `ids`.
         column: name of the column.
         roles: whose turns of a chat count.
-        mask: name of the loss mask column beside `ids`, or None.
     """
 
     kind: Kind
     column: str
     roles: Roles = "assistant"
-    mask: str | None = None
 
     @property
     def decoder(self) -> "msgspec.json.Decoder[Any]":
@@ -87,24 +90,32 @@ class Layout:
         """Checks one value of the column; raises `msgspec.ValidationError` on a wrong type."""
         return msgspec.convert(value, _TYPES[self.kind])
 
-    def texts(self, value: Any) -> list[str]:
-        """The texts of one converted value: one for a text, one or more a turn for a chat."""
+    def texts(self, value: Any, tally: Tally) -> list[str]:
+        """The texts of one converted value: one for a text, one or more a turn for a chat.
+
+        A turn of a role that nobody knows is not counted, and the tally is told.
+        """
         if self.kind == "text":
             return [value]
-        turns = value if self.roles == "all" else [turn for turn in value if _is_assistant(turn)]
+        turns = value if self.roles == "all" else [t for t in value if _is_assistant(t, tally)]
         return [text for turn in turns for text in turn.texts()]
 
 
 @cache
 def _decoder(layout: Layout) -> "msgspec.json.Decoder[Any]":
     fields: list[Any] = [("value", _TYPES[layout.kind], msgspec.field(name=layout.column))]
-    if layout.mask:
-        fields.append(("mask", list[int], msgspec.field(name=layout.mask)))
+    if layout.kind == "ids":
+        fields.append(("mask", list[int] | None, msgspec.field(name=MASK_COLUMN, default=None)))
     return msgspec.json.Decoder(msgspec.defstruct("Row", fields, gc=False))
 
 
-def _is_assistant(turn: Turn) -> bool:
-    return (turn.role or turn.speaker or "").lower() in ASSISTANT_ROLES
+def _is_assistant(turn: Turn, tally: Tally) -> bool:
+    role = (turn.role or turn.speaker or "").lower()
+    if role in ASSISTANT_ROLES:
+        return True
+    if role not in OTHER_ROLES:
+        tally.add(UNKNOWN_ROLE, 1)
+    return False
 
 
 def kind_of(value: Any) -> Kind | None:
@@ -137,8 +148,7 @@ def find_layout(rows: list[dict[str, Any]], column: str | None, roles: Roles, wh
     if name not in kinds:
         raise _no_column(name, kinds, where)
     kind = kinds[name] or ("chat" if name in ("messages", "conversations") else "text")
-    mask = MASK_COLUMN if kind == "ids" and MASK_COLUMN in kinds else None
-    return Layout(kind, name, roles, mask)
+    return Layout(kind, name, roles)
 
 
 def _column_kinds(rows: list[dict[str, Any]]) -> dict[str, Kind | None]:

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from vocabfreq.errors import SourceError
 from vocabfreq.sources import hub_data, stdin
@@ -36,6 +36,23 @@ class Source:
     roles: Roles = "assistant"
     separator: str | None = None
     max_documents: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses what makes no sense.
+
+        Raises:
+            SourceError: naming the option and its value.
+        """
+        if not self.spec or not self.name:
+            raise SourceError(
+                f"source {self.name!r} of {self.spec!r}", expected="a name and a spec"
+            )
+        if self.roles not in get_args(Roles):
+            raise SourceError(f"roles {self.roles!r}", expected="'assistant' or 'all'")
+        if self.separator == "":
+            raise SourceError("separator ''", expected="at least one character, or None")
+        if self.max_documents is not None and self.max_documents < 1:
+            raise SourceError(f"max_documents {self.max_documents}", expected="1 or more, or None")
 
 
 @dataclass(frozen=True)
@@ -75,7 +92,7 @@ class Shard:
     def identity(self) -> Any:
         """Everything about it that decides what it counts to, as plain JSON."""
         pieces = [(p.file.path, p.file.stamp, p.start, p.stop) for p in self.pieces]
-        layout = (self.layout.kind, self.layout.column, self.layout.roles, self.layout.mask)
+        layout = (self.layout.kind, self.layout.column, self.layout.roles)
         return [pieces, layout, self.separator, self.limit, self.first]
 
 
@@ -90,7 +107,8 @@ def _default_name(spec: str) -> str:
     if spec == STDIN:
         return "stdin"
     base = re.split(r"[/\\]", spec.rstrip("/"))[-1]
-    stem = re.sub(r"\.(jsonl|ndjson|json|parquet|arrow|txt|gz|zst)", "", base)
+    ending = r"(\.(jsonl|ndjson|json|parquet|arrow|txt))?(\.(gz|zst))?$"
+    stem = re.sub(ending, "", base, flags=re.IGNORECASE)
     return re.sub(r"[^\w.-]+", "-", stem).strip("-.") or "source"
 
 
@@ -169,11 +187,12 @@ def _grouped(pieces: list[Piece]) -> Iterator[tuple[Piece, ...]]:
 def _layout(source: Source, files: list[InputFile]) -> Layout:
     if all(file.format == "txt" for file in files):
         return Layout("text", "text")
-    for file in files:
+    for file in (file for file in files if file.format != "txt"):
         if rows := first_rows(file):
             return find_layout(rows, source.column, source.roles, file.name)
     names = ", ".join(file.name for file in files[:3])
+    size = sum(file.size for file in files)
     raise SourceError(
-        f"no row can be read in {names}",
-        expected="JSON objects, or a table with a text, chat or input_ids column",
+        f"no row can be read in {names} ({size:,} bytes)",
+        expected="JSON objects in UTF-8, or a table with rows and a text, chat or ids column",
     )

@@ -13,7 +13,7 @@ from vocabfreq.errors import SourceError
 from vocabfreq.sources import tally as reasons
 from vocabfreq.sources.blocks import BOM, TruncatedError, ahead, decompressed, record_blocks
 from vocabfreq.sources.files import STDIN, InputFile
-from vocabfreq.sources.layout import Layout
+from vocabfreq.sources.layout import MASK_COLUMN, Layout
 from vocabfreq.sources.rows import Batch, BatchBuilder, IdBatch, id_batch, load_line
 from vocabfreq.sources.stdin import standard_input
 from vocabfreq.sources.tally import Tally
@@ -101,7 +101,7 @@ def _fast(block: bytes, layout: Layout, tally: Tally) -> tuple[int, list[Batch |
         return None
     if not rows or len(rows) != whole_lines(block):
         return None
-    batches = _assemble(rows, layout, tally.lines)
+    batches = _assemble(rows, layout, tally)
     return (len(rows), batches) if batches else None
 
 
@@ -123,17 +123,17 @@ def whole_lines(block: bytes) -> int:
     return len(breaks) + 1 if regular else -1
 
 
-def _assemble(rows: list[Any], layout: Layout, before: int) -> list[Batch | IdBatch]:
+def _assemble(rows: list[Any], layout: Layout, tally: Tally) -> list[Batch | IdBatch]:
     if layout.kind == "text":
         return [Batch([row.value for row in rows])]
     if layout.kind == "chat":
-        texts = [layout.texts(row.value) for row in rows]
+        texts = [layout.texts(row.value, tally) for row in rows]
         return [Batch([t for many in texts for t in many], [len(many) for many in texts])]
-    if layout.mask and any(len(row.mask) != len(row.value) for row in rows):
+    masks = [row.mask for row in rows]
+    if any(m is not None and len(m) != len(row.value) for m, row in zip(masks, rows, strict=True)):
         return []
-    masks = [row.mask for row in rows] if layout.mask else []
-    numbers = list(range(before + 1, before + 1 + len(rows)))
-    return [id_batch([row.value for row in rows], masks, numbers)]
+    numbers = list(range(tally.lines + 1, tally.lines + 1 + len(rows)))
+    return [id_batch([row.value for row in rows], masks, numbers, tally)]
 
 
 def _patient(block: bytes, piece: Piece, layout: Layout, tally: Tally) -> Iterator[Batch | IdBatch]:
@@ -151,7 +151,7 @@ def _load(line: bytes, layout: Layout) -> Any:
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return load_line(line)
     # Checked already: accept() converts a converted value to itself.
-    return {layout.column: row.value} | ({layout.mask: row.mask} if layout.mask else {})
+    return {layout.column: row.value, MASK_COLUMN: getattr(row, "mask", None)}
 
 
 def _read_json(
@@ -159,6 +159,9 @@ def _read_json(
 ) -> Iterator[Batch | IdBatch]:
     data = b"".join(_limited(_blocks(piece, raw, tally), piece))
     rows = json_rows(data)
+    if rows is None and data.lstrip()[:1] == b"[":
+        tally.skip(reasons.BROKEN, piece.file.name, "byte", _broken_at(data), "an array was begun")
+        return
     if rows is None:
         lines = Piece(InputFile(piece.file.path, "jsonl", None, len(data), ""))
         yield from _patient(data, lines, layout, tally)
@@ -169,6 +172,16 @@ def _read_json(
             builder.add(lambda row=row: row, number)  # type: ignore[misc]
         yield from builder.build()
     tally.lines += len(rows)
+
+
+def _broken_at(data: bytes) -> int:
+    try:
+        json.loads(data)
+    except json.JSONDecodeError as error:
+        return error.pos
+    except (ValueError, RecursionError):
+        pass
+    return 0
 
 
 def _limited(blocks: Iterator[bytes], piece: Piece) -> Iterator[bytes]:

@@ -11,15 +11,20 @@ import numpy as np
 import numpy.typing as npt
 
 from vocabfreq.sources import tally as reasons
-from vocabfreq.sources.layout import Layout
+from vocabfreq.sources.layout import MASK_COLUMN, Layout
 from vocabfreq.sources.tally import Tally
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_JSON_NAMES = {dict: "object", list: "list", str: "text", bool: "boolean"}
+_ITEMS = {"chat": "turns", "ids": "ids"}
+_JSON_NAMES = {dict: "n object", list: " list", str: " text", bool: " boolean"}
 
 
 class BadRowError(Exception):
     """A row that cannot be counted; the message is the reason."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason)
+        self.detail = detail
 
 
 @dataclass
@@ -63,7 +68,7 @@ def classify(row: Any, column: str) -> str:
 
 def wrong_type(value: Any) -> str:
     """The reason for a value of a type that cannot be counted."""
-    return reasons.WRONG_TYPE.format(_JSON_NAMES.get(type(value), "number"))
+    return reasons.WRONG_TYPE.format(_JSON_NAMES.get(type(value), " number"))
 
 
 def load_line(line: bytes) -> Any:
@@ -88,21 +93,34 @@ def accept(row: Any, layout: Layout) -> Any:
     """
     try:
         return layout.convert(row[layout.column])
-    except (msgspec.ValidationError, KeyError, TypeError, IndexError):
+    except msgspec.ValidationError as error:
+        raise BadRowError(
+            _misfit(row[layout.column], layout) or classify(row, layout.column), str(error)
+        ) from None
+    except (KeyError, TypeError, IndexError):
         raise BadRowError(classify(row, layout.column)) from None
 
 
-def accept_mask(row: Any, layout: Layout, length: int) -> list[int] | None:
-    """The loss mask beside a value of ids, None when the source has none.
+def _misfit(value: Any, layout: Layout) -> str | None:
+    """The reason for a list, as it should be, of something that it should not hold."""
+    return (
+        f"{_ITEMS[layout.kind]} do not fit"
+        if layout.kind in _ITEMS and isinstance(value, list)
+        else None
+    )
+
+
+def accept_mask(row: Any, length: int) -> list[int] | None:
+    """The loss mask beside a value of ids, None when the row has none.
 
     Raises:
-        BadRowError: it is missing or of another length.
+        BadRowError: it is of another length, or no mask.
     """
-    if layout.mask is None:
+    mask = row.get(MASK_COLUMN)
+    if mask is None:
         return None
-    mask = row.get(layout.mask)
     if not isinstance(mask, list) or len(mask) != length:
-        raise BadRowError("loss mask missing or of another length")
+        raise BadRowError("loss mask of another length")
     return mask
 
 
@@ -121,7 +139,7 @@ class BatchBuilder:
     unit: str
     texts: list[str] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
-    masks: list[list[int]] = field(default_factory=list)
+    masks: list[list[int] | None] = field(default_factory=list)
     values: list[list[int]] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
 
@@ -130,9 +148,9 @@ class BatchBuilder:
         try:
             row = load()
             value = accept(row, self.layout)
-            mask = accept_mask(row, self.layout, len(value))
+            mask = accept_mask(row, len(value)) if self.layout.kind == "ids" else None
         except BadRowError as bad:
-            self.tally.skip(str(bad), self.file, self.unit, number)
+            self.tally.skip(str(bad), self.file, self.unit, number, bad.detail)
             return
         self._append(value, mask, number)
 
@@ -140,9 +158,9 @@ class BatchBuilder:
         self.rows.append(number)
         if self.layout.kind == "ids":
             self.values.append(value)
-            self.masks.extend([mask] if mask is not None else [])
+            self.masks.append(mask)
             return
-        texts = self.layout.texts(value)
+        texts = self.layout.texts(value, self.tally)
         self.texts += [self._mended(text, number) for text in texts]
         self.sizes.append(len(texts))
 
@@ -155,16 +173,26 @@ class BatchBuilder:
     def build(self) -> Iterator[Batch | IdBatch]:
         """The batch, or nothing when no row was accepted."""
         if self.layout.kind == "ids" and self.values:
-            yield id_batch(self.values, self.masks, self.rows)
+            yield id_batch(self.values, self.masks, self.rows, self.tally)
         elif self.sizes:
             yield Batch(self.texts, self.sizes if self.layout.kind == "chat" else None)
 
 
-def id_batch(values: list[list[int]], masks: list[list[int]], rows: list[int]) -> IdBatch:
-    """Lists of ids → one batch of arrays."""
+def id_batch(
+    values: list[list[int]], masks: list[list[int] | None], rows: list[int], tally: Tally
+) -> IdBatch:
+    """Lists of ids → one batch of arrays. A row without a mask counts whole; the tally is told."""
     offsets = np.zeros(len(values) + 1, np.int64)
     np.cumsum([len(value) for value in values], out=offsets[1:])
-    mask = np.concatenate([np.asarray(m, bool) for m in masks]) if masks else None
+    without = sum(mask is None for mask in masks)
+    mask = None
+    if without < len(masks):
+        whole = [
+            np.ones(len(v), bool) if m is None else m for v, m in zip(values, masks, strict=True)
+        ]
+        mask = np.concatenate([np.asarray(m, bool) for m in whole])
+        if without:
+            tally.add(reasons.NO_MASK, without)
     return IdBatch(_flat_ids(values, int(offsets[-1])), offsets, mask, np.asarray(rows, np.int64))
 
 

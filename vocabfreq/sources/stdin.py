@@ -6,7 +6,7 @@ from functools import cache
 from typing import IO
 
 from vocabfreq.errors import SourceError
-from vocabfreq.sources.blocks import BLOCK
+from vocabfreq.sources.blocks import BLOCK, BOM
 from vocabfreq.sources.files import STDIN, Format, InputFile
 
 _MAGIC = {b"\x1f\x8b": "gz", b"\x28\xb5\x2f\xfd": "zst"}
@@ -34,7 +34,7 @@ class StandardInput(io.RawIOBase):
         """
         if self._gone:
             raise SourceError(
-                "standard input would have to be read again, since the fast engine was caught",
+                "standard input would have to be read again, which it cannot be",
                 hint="count it with --encoder tokenizers, or from a file",
             )
         self._counting = True
@@ -68,8 +68,14 @@ def standard_input() -> StandardInput:
 
 
 def input_file(separator: str | None) -> InputFile:
-    """Tells by the first bytes what comes in: gz, zst, JSON lines, a JSON array, or plain text."""
+    """Tells by the first bytes what comes in: gz, zst, JSON lines, a JSON array, or plain text.
+
+    Raises:
+        SourceError: nothing comes in.
+    """
     head = standard_input().head
+    if not head:
+        raise SourceError("standard input is empty", hint="did the command before the pipe fail?")
     compression = next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
     return InputFile(STDIN, _format(head, compression, separator), compression, 0, "stdin")
 
@@ -77,7 +83,7 @@ def input_file(separator: str | None) -> InputFile:
 def _format(head: bytes, compression: str | None, separator: str | None) -> Format:
     if separator is not None:
         return "txt"
-    first = head.lstrip()[:1]
+    first = head.removeprefix(BOM).lstrip()[:1]
     if compression or first == b"{":
         return "jsonl"
     return "json" if first == b"[" else "txt"

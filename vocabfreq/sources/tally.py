@@ -7,15 +7,20 @@ NOT_UTF8 = "not UTF-8"
 NOT_OBJECT = "not an object"
 NO_COLUMN = "column missing"
 NULL = "column is null"
-WRONG_TYPE = "column is a {}"
+WRONG_TYPE = "column is a{}"
 TRUNCATED = "truncated file"
+BROKEN = "broken file"
 
 SURROGATE = "lone surrogate replaced"
 BEYOND_ROWS = "id beyond the model's rows"
 TRIVIAL_MASK = "loss mask all {}"
 
+UNKNOWN_ROLE = "turn of an unknown role"
+NO_MASK = "row without a loss mask beside rows with one"
+
 EXAMPLES_PER_REASON = 3
-NOT_BAD_ROWS = (SURROGATE, BEYOND_ROWS)
+REMARKS = (UNKNOWN_ROLE, NO_MASK, TRIVIAL_MASK.format("ones"), TRIVIAL_MASK.format("zeros"))
+NOT_BAD_ROWS = (SURROGATE, BEYOND_ROWS, *REMARKS)
 
 
 @dataclass

@@ -1,0 +1,105 @@
+"""The work directory: partial files, what they are of, and that only one build writes into it."""
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from vocabfreq.atomic import write_atomically
+from vocabfreq.errors import RefusedError
+from vocabfreq.partials import SUFFIX, partial_path
+from vocabfreq.planning import Plan
+
+MANIFEST = "build.json"
+LOCK = ".lock"
+
+
+@contextlib.contextmanager
+def work_dir_of(plan: Plan) -> Iterator[Path]:
+    """The work directory of a plan, made and locked; a temporary one when none was named.
+
+    Raises:
+        RefusedError: another build is writing there.
+    """
+    given = plan.options.work_dir
+    if given is None:
+        with tempfile.TemporaryDirectory(prefix="vocabfreq-") as folder:
+            yield Path(folder)
+        return
+    given.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(given / LOCK, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise RefusedError(
+            f"another build is writing into {given}",
+            hint="wait for it, or name another --output or --work-dir",
+        ) from None
+    with lock:
+        yield given
+
+
+def remove_work_dir(work_dir: Path) -> None:
+    """Removes what builds left there, and the folder if nothing else is in it."""
+    for path in [*work_dir.glob(f"*{SUFFIX}"), work_dir / MANIFEST, work_dir / LOCK]:
+        with contextlib.suppress(OSError):
+            path.unlink()
+    with contextlib.suppress(OSError):
+        work_dir.rmdir()
+
+
+def write_manifest(plan: Plan, work_dir: Path) -> list[str]:
+    """Notes in the work directory what is being counted.
+
+    Returns:
+        What changed since an earlier build there, in words; its partial files are of no use.
+    """
+    path = work_dir / MANIFEST
+    manifest = _manifest(plan)
+    changes = _changes(_read(path), manifest) if _has_others(plan, work_dir) else []
+    write_atomically(path, json.dumps(manifest, sort_keys=True, indent=1).encode())
+    return changes
+
+
+def _has_others(plan: Plan, work_dir: Path) -> bool:
+    """Whether there are partial files that this plan has no use for."""
+    ours = {partial_path(work_dir, key) for key in plan.keys}
+    return any(path not in ours for path in work_dir.glob(f"*{SUFFIX}"))
+
+
+def _manifest(plan: Plan) -> dict[str, Any]:
+    files = {p.file.path: p.file.stamp for shard in plan.shards for p in shard.pieces}
+    layouts = sorted({f"{s.layout.kind} of {s.layout.column!r}" for s in plan.shards})
+    return {
+        "tokenizer": plan.job.sha256,
+        "rows": plan.job.rows,
+        "holdout": plan.job.holdout,
+        "encoder": plan.job.encoder,
+        "columns": layouts,
+        "roles": sorted({source.roles for source in plan.sources}),
+        "separator": sorted({repr(source.separator) for source in plan.sources}),
+        "max_documents": sorted({repr(source.max_documents) for source in plan.sources}),
+        "files": files,
+    }
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        loaded = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return loaded if isinstance(loaded, dict) else None
+
+
+def _changes(before: dict[str, Any] | None, after: dict[str, Any]) -> list[str]:
+    if before is None:
+        return []
+    plain = [key for key in after if key != "files" and before.get(key) != after[key]]
+    changes = [f"{key} was {before.get(key)}, is {after[key]}" for key in plain]
+    earlier = before.get("files") or {}
+    changed = [p for p, stamp in after["files"].items() if earlier.get(p, stamp) != stamp]
+    return changes + [f"{Path(path).name} has another content" for path in changed]
