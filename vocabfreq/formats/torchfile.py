@@ -1,9 +1,10 @@
 """`.pt` files: plain values written and read without torch, the rest by torch, never trusted.
 
 `torch.save` of a list or dict of integers is a zip archive with one pickle. Writing that takes no
-torch, and the bytes depend on the value alone. Reading one takes none either: a pickle of which
-every instruction only makes integers, lists and dicts. Everything else goes through `torch.load`
-with `weights_only=True` passed, since an environment variable can switch that default off.
+torch, and the bytes depend on the value alone. Reading one takes none either, and no unpickler: the
+dozen instructions that make integers, lists and dicts are followed here, any other is refused.
+Everything else goes through `torch.load` with `weights_only=True` passed, since an environment
+variable can switch that default off.
 """
 
 import io
@@ -19,11 +20,9 @@ from vocabfreq.extras import require
 
 MAX_BYTES = 256 << 20  # of a list, a mapping or a vector; V = 262,144 int64 are 2 MB
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-_PLAIN = {
-    *("PROTO", "FRAME", "MARK", "STOP", "BININT", "BININT1", "BININT2", "LONG1"),
-    *("EMPTY_LIST", "APPEND", "APPENDS", "EMPTY_DICT", "SETITEM", "SETITEMS"),
-    *("BINPUT", "LONG_BINPUT", "MEMOIZE"),  # what is remembered is never recalled: no BINGET
-}
+_TAKES = {"APPEND": 1, "SETITEM": 2}
+_NUMBERS = {"BININT", "BININT1", "BININT2", "LONG1"}
+_IGNORED = {"PROTO", "FRAME", "BINPUT", "LONG_BINPUT", "MEMOIZE"}  # what is kept is never recalled
 
 
 def save_plain(value: list[int] | dict[int, int], path: Path) -> None:
@@ -81,11 +80,10 @@ def check_size(path: Path) -> None:
 def _plain(path: Path) -> Any:
     """The value of an archive of plain integers, None if it is anything else."""
     try:
-        data = _pickle_in(path)
-        return pickle.loads(data) if _makes_only_integers(data) else None
+        return _followed(_pickle_in(path))
     except FileFormatError:
         raise
-    except Exception:  # zipfile and pickle raise a dozen kinds; torch says what is wrong with it
+    except Exception:  # zipfile and pickletools raise many kinds; torch says what is wrong with it
         return None
 
 
@@ -101,15 +99,35 @@ def _pickle_in(path: Path) -> bytes:
         return archive.read(names[0]) if len(names) == 1 else b""
 
 
-def _makes_only_integers(data: bytes) -> bool:
-    """Whether a pickle names no class, calls nothing, and remembers no more than it holds."""
-    try:
-        return all(
-            op.name in _PLAIN and (not op.name.endswith("BINPUT") or int(arg or 0) < len(data))
-            for op, arg, _ in pickletools.genops(data)
-        )
-    except ValueError:
-        return False
+def _followed(data: bytes) -> Any:
+    """What a pickle of plain integers, lists and dicts holds, None if it holds anything else.
+
+    The instructions are those of the pickletools documentation; a mark is where a batch begins.
+    """
+    stack: list[Any] = []
+    marks: list[int] = []
+    for op, argument, _ in pickletools.genops(data):
+        if op.name in _NUMBERS:
+            stack.append(argument)
+        elif op.name in ("EMPTY_LIST", "EMPTY_DICT"):
+            stack.append([] if op.name == "EMPTY_LIST" else {})
+        elif op.name == "MARK":
+            marks.append(len(stack))
+        elif op.name in ("APPEND", "APPENDS", "SETITEM", "SETITEMS"):
+            _fill(stack, marks.pop() if op.name.endswith("S") else len(stack) - _TAKES[op.name])
+        elif op.name not in _IGNORED and op.name != "STOP":
+            return None
+    return stack[0] if len(stack) == 1 else None
+
+
+def _fill(stack: list[Any], start: int) -> None:
+    """Puts what stands above `start` into the list or dict below it."""
+    batch = stack[start:]
+    del stack[start:]
+    if isinstance(stack[-1], list):
+        stack[-1].extend(batch)
+    else:
+        stack[-1].update(zip(batch[::2], batch[1::2], strict=True))
 
 
 def _by_torch(path: Path) -> Any:
