@@ -880,3 +880,14 @@ def test_counts_compare_and_tell() -> None:
 def test_the_command_line_offers_what_the_library_has() -> None:
     assert tuple(FormatChoice) == FORMATS
     assert tuple(KindChoice) == KINDS
+
+
+def test_token_freq_names_what_may_fill_when_there_are_holes(tmp_path: Path) -> None:
+    from test_selection import table as with_absent
+
+    padded = with_absent([[5, 0, 3, 0, 0, 0]], absent=((4, 6),))
+    holed = with_absent([[5, 0, 0, 3, 0, 0]], absent=((1, 2), (5, 6)))
+    for counted, held in ((padded, {0: 5, 2: 3}), (holed, {0: 5, 3: 3, 2: 0, 4: 0})):
+        write(counted, tmp_path / "f.pt", "token-freq")
+        assert torchfile.load(tmp_path / "f.pt") == held
+        assert list(torchfile.load(tmp_path / "f.pt")) == list(held)

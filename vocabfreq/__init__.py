@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from vocabfreq.planning import CountOptions
     from vocabfreq.sources.plan import Source
     from vocabfreq.tokenizer import load_tokenizer
+    from vocabfreq.vocab import DraftVocab
 
 _HOMES = {
     "CountOptions": "vocabfreq.planning",
+    "DraftVocab": "vocabfreq.vocab",
     "FrequencyTable": "vocabfreq.frequencies",
     "Source": "vocabfreq.sources.plan",
     "VocabfreqError": "vocabfreq.errors",
@@ -25,6 +27,7 @@ _HOMES = {
 
 __all__ = [
     "CountOptions",
+    "DraftVocab",
     "FrequencyTable",
     "Source",
     "VocabfreqError",

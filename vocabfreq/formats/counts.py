@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,13 @@ class Counts:
         ids: int64 [N], ascending and unique.
         values: int64 [N] counts or float64 [N] probabilities, all above 0.
         rows: V, None where the file does not say it.
+        fill: int64 [M], ids that never occur and may fill a vocabulary, where that needs saying.
     """
 
     ids: npt.NDArray[np.int64]
     values: Values
     rows: int | None = None
+    fill: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @classmethod
     def from_vector(cls, vector: npt.NDArray[Any]) -> "Counts":

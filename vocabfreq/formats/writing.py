@@ -1,10 +1,12 @@
 """`write`: a vocabulary or counts → the file that a tool expects, read back and compared."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from vocabfreq.errors import FileFormatError, RefusedError, VocabfreqError
 from vocabfreq.extras import require
@@ -110,7 +112,15 @@ def _raw_counts(table: "FrequencyTable") -> Counts:
             expected="a table that ranks by raw counts",
             hint="export ids with a size instead, or take table.reweighted(None)",
         )
-    return Counts.from_vector(table.counts.sum(axis=0) * table.emittable)
+    counts = Counts.from_vector(table.counts.sum(axis=0) * table.emittable)
+    return replace(counts, fill=_fill(table))
+
+
+def _fill(table: "FrequencyTable") -> npt.NDArray[np.int64]:
+    """Ids that never occur, if there are holes: who fills up by counting 0, 1, 2 … hits those."""
+    if all(stop == table.rows for _, stop in table.tokenizer.absent):
+        return np.zeros(0, np.int64)
+    return np.flatnonzero(table.emittable & (table.counts.sum(axis=0) == 0))
 
 
 def _compare(wanted: DraftVocab | Counts, path: Path, kind: Format) -> None:
@@ -136,7 +146,8 @@ def _token_freq(counts: Counts, path: Path) -> None:
     """Most frequent first, ties to the lower id: who breaks ties by insertion breaks them alike."""
     order = np.lexsort((counts.ids, -counts.values))
     ids, values = counts.ids[order].tolist(), counts.values[order].tolist()
-    save_plain(dict(zip(ids, values, strict=True)), path)
+    seen = dict(zip(ids, values, strict=True))
+    save_plain(seen | dict.fromkeys(counts.fill.tolist(), 0), path)
 
 
 def _mapping(vocab: DraftVocab, path: Path) -> None:
