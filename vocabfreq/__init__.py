@@ -7,6 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from vocabfreq.checkpoints.checking import check_drafter
+    from vocabfreq.checkpoints.pruning import prune_drafter
     from vocabfreq.counting import count
     from vocabfreq.errors import VocabfreqError
     from vocabfreq.frequencies import FrequencyTable
@@ -21,8 +23,10 @@ _HOMES = {
     "FrequencyTable": "vocabfreq.frequencies",
     "Source": "vocabfreq.sources.plan",
     "VocabfreqError": "vocabfreq.errors",
+    "check_drafter": "vocabfreq.checkpoints.checking",
     "count": "vocabfreq.counting",
     "load_tokenizer": "vocabfreq.tokenizer",
+    "prune_drafter": "vocabfreq.checkpoints.pruning",
 }
 
 __all__ = [
@@ -31,8 +35,10 @@ __all__ = [
     "FrequencyTable",
     "Source",
     "VocabfreqError",
+    "check_drafter",
     "count",
     "load_tokenizer",
+    "prune_drafter",
 ]
 
 

@@ -7,10 +7,12 @@ import sys
 import typer
 
 from vocabfreq.cli.build import build
+from vocabfreq.cli.check import check
 from vocabfreq.cli.compare import compare
 from vocabfreq.cli.convert import convert
 from vocabfreq.cli.export import export
 from vocabfreq.cli.merge import merge
+from vocabfreq.cli.prune import prune
 from vocabfreq.cli.show import show
 
 app = typer.Typer(
@@ -21,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (build, show, merge, compare, export, convert):
+for verb in (build, show, merge, compare, export, convert, prune, check):
     app.command()(verb)
 
 

@@ -1,0 +1,187 @@
+"""Prunes the head of a drafter: a folder that servers load, or the token map that they take.
+
+    >>> prune_drafter("eagle3-llama3", table, "eagle3-llama3-32k", size=32_768)
+    Pruned(eagle3-llama3-32k: 32,768 of 128,256 rows of the drafter's lm_head.weight)
+
+Only the rows that are kept are read, a block at a time, and read again to compare.
+"""
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vocabfreq.checkpoints.config import ModelConfig, read_config
+from vocabfreq.checkpoints.drafter import write_drafter
+from vocabfreq.checkpoints.fingerprints import check_tokenizers
+from vocabfreq.checkpoints.folder import Checkpoint, open_checkpoint
+from vocabfreq.checkpoints.head import own_head, target_head
+from vocabfreq.checkpoints.headrows import Head, embedding, is_head_tensor
+from vocabfreq.checkpoints.kinds import kind_by_config, kind_by_tensors
+from vocabfreq.checkpoints.output import check_free, new_folder
+from vocabfreq.checkpoints.remarks import folder_remarks, map_remarks
+from vocabfreq.checkpoints.tokenmap import write_token_map
+from vocabfreq.checkpoints.verify import verify
+from vocabfreq.errors import FileFormatError, SelectionError
+from vocabfreq.vocab import DraftVocab
+
+if TYPE_CHECKING:
+    from vocabfreq.formats import Counts
+    from vocabfreq.frequencies import FrequencyTable
+
+    Chooser = DraftVocab | FrequencyTable | Counts
+
+
+@dataclass(frozen=True, repr=False)
+class Pruned:
+    """What was written.
+
+    Attributes:
+        path: the folder, or the token map.
+        vocab: the kept ids, of as many rows as the config says.
+        source: where the rows came from; None for a token map.
+        head_bytes: bytes of the source's head and of the new one; zeros for a token map.
+        remarks: what a person should know.
+    """
+
+    path: Path
+    vocab: DraftVocab
+    source: str | None
+    head_bytes: tuple[int, int]
+    remarks: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        """`folder` or `token-map`."""
+        return "token-map" if self.source is None else "folder"
+
+    def __repr__(self) -> str:
+        """Path, K, V and source."""
+        origin = f" rows of {self.source}" if self.source else " ids, a token map"
+        return f"Pruned({self.path}: {len(self.vocab):,} of {self.vocab.rows:,}{origin})"
+
+
+def prune_drafter(
+    drafter: str | Path,
+    vocab: "Chooser",
+    out: str | Path,
+    target: str | Path | None = None,
+    *,
+    force: bool = False,
+    **wish: Any,
+) -> Pruned:
+    """Prunes a drafter folder to the rows of some target ids.
+
+    Args:
+        drafter: folder of an EAGLE-3 drafter with or without a head of its own, pruned before or
+            not; for EAGLE-1, EAGLE-2 and MTP only a token map is written.
+        vocab: the ids to keep, or a table that selects them.
+        out: the new folder; for a token map a folder or a file that ends in `.pt`.
+        target: folder of the target; needed where the drafter has no head of its own.
+        force: replace an output that is in the way.
+        **wish: what a table selects by, as in `FrequencyTable.select`: `size`, `coverage`, `pins` …
+
+    Raises:
+        FileFormatError: a folder lacks something, is broken, or has a head that rows cannot be
+            taken from; names it.
+        SelectionError: an id has no row; says how many.
+        MismatchError: the tokenizer of a folder is not the one that counted.
+        OverwriteError: something is in the way of `out`.
+    """
+    folders = [Path(folder) for folder in (drafter, target) if folder is not None]
+    out = Path(out)
+    check_free(out, folders, force)
+    config = read_config(folders[0])
+    chosen = selected(vocab, wish)
+    check_tokenizers(chosen.tokenizer, folders)
+    if kind_by_config(config) == "shared":
+        return _token_map(config, chosen, out)
+    with ExitStack() as stack:
+        own = stack.enter_context(open_checkpoint(folders[0]))
+        if kind_by_config(config) is None and kind_by_tensors(config, own.tensors) == "shared":
+            return _token_map(config, chosen, out)
+        head = _choose_head(own, config, folders[1:], stack)
+        return _folder(own, config, head, chosen, out)
+
+
+def selected(vocab: "Chooser", wish: dict[str, Any]) -> DraftVocab:
+    """The ids to keep.
+
+    Raises:
+        SelectionError: a wish beside ids that are already chosen, or one that cannot be met.
+    """
+    if not isinstance(vocab, DraftVocab):
+        if "pins" in wish and not hasattr(vocab, "meta"):
+            raise SelectionError("pins beside counts that say nothing of special tokens")
+        return vocab.select(**wish)
+    given = [name for name, value in wish.items() if value is not None]
+    if given:
+        raise SelectionError(
+            f"{', '.join(given)} beside a vocabulary of {len(vocab):,} ids",
+            expected="none of them: the ids are already chosen",
+            hint="give the frequency file to choose anew",
+        )
+    return vocab
+
+
+def _choose_head(
+    own: Checkpoint, config: ModelConfig, target: list[Path], stack: ExitStack
+) -> Head:
+    head = own_head(own.tensors, config.size("vocab_size"))
+    if head is None and config.tied:
+        head = embedding(own.tensors, "drafter")
+    if head is None:
+        head = _head_of(target, own, stack)
+    hidden = config.size("hidden_size")
+    if hidden is not None and head.weight.shape[1] != hidden:
+        raise FileFormatError(
+            f"the {head.owner}'s {head.weight} has rows of {head.weight.shape[1]}",
+            expected=f"{hidden}, the hidden_size of the drafter",
+        )
+    return head
+
+
+def _head_of(target: list[Path], own: Checkpoint, stack: ExitStack) -> Head:
+    if not target:
+        raise FileFormatError(
+            f"{str(own.folder)!r} has no head of its own",
+            expected="lm_head.weight in it, or the target's",
+            hint="name the target's folder with --target (target=…)",
+        )
+    theirs = stack.enter_context(open_checkpoint(target[0], only=is_head_tensor))
+    return target_head(theirs.tensors, read_config(target[0]).untied)
+
+
+def _folder(
+    own: Checkpoint, config: ModelConfig, head: Head, vocab: DraftVocab, out: Path
+) -> Pruned:
+    rows = config.size("vocab_size") or vocab.rows
+    kept = vocab if vocab.rows == rows else _of_rows(vocab, rows)
+    places = head.places(kept, rows)
+    with new_folder(out) as folder:
+        left_out = write_drafter(folder, own, config, head, kept, places)
+        verify(folder, head, kept, places)
+    before = head.weight.nbytes
+    return Pruned(
+        out,
+        kept,
+        f"the {head.owner}'s {head.weight.name}",
+        (before, before // head.weight.shape[0] * len(kept)),
+        tuple(folder_remarks(config, head, vocab, rows, left_out)),
+    )
+
+
+def _of_rows(vocab: DraftVocab, rows: int) -> DraftVocab:
+    """The same ids of as many rows as the drafter's config says."""
+    return DraftVocab.from_ids(
+        vocab.ranked,
+        rows=rows,
+        tokenizer=vocab.tokenizer,
+        coverage=vocab.coverage,
+        filled=vocab.filled,
+    )
+
+
+def _token_map(config: ModelConfig, vocab: DraftVocab, out: Path) -> Pruned:
+    path = write_token_map(vocab, out)
+    return Pruned(path, vocab, None, (0, 0), tuple(map_remarks(config, path)))

@@ -1,0 +1,160 @@
+"""Stored tensors: names, dtypes, shapes, and bytes that are read only where they are asked for.
+
+numpy has no bf16 and no fp8, so weights are never numbers here, only rows of bytes.
+"""
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from vocabfreq.checkpoints.header import BITS
+from vocabfreq.errors import FileFormatError
+
+Ids = npt.NDArray[np.int64]
+BLOCK = 2 << 20  # bytes that are read at once: what stays in a processor's cache
+SMALL_ROW = 64  # bytes; a tensor of such rows (a bias, scales) is read whole and then picked from
+NUMPY = {"BOOL": "?", "U8": "u1", "I8": "i1", "I16": "<i2", "I32": "<i4", "I64": "<i8"}
+
+Blocks = Callable[[], Iterator[memoryview]]
+
+
+class Bytes(Protocol):
+    """Bytes that can be read at any place."""
+
+    def read_into(self, buffer: memoryview, offset: int) -> None:
+        """Fills the buffer from the offset on."""
+
+
+class FileBytes:
+    """The bytes of an open file, by positional reads."""
+
+    def __init__(self, path: Path) -> None:
+        """Opens the file."""
+        self._path, self._file = path, path.open("rb", buffering=0)
+
+    def read_into(self, buffer: memoryview, offset: int) -> None:
+        """Fills the buffer.
+
+        Raises:
+            FileFormatError: the file has become shorter.
+        """
+        while len(buffer):
+            count = self._read(buffer, offset)
+            if not count:
+                raise FileFormatError(f"{self._path} ends at byte {offset:,}", expected="more")
+            buffer, offset = buffer[count:], offset + count
+
+    def _read(self, buffer: memoryview, offset: int) -> int:
+        if hasattr(os, "preadv"):
+            return os.preadv(self._file.fileno(), [buffer], offset)
+        self._file.seek(offset)
+        return self._file.readinto(buffer) or 0
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+
+@dataclass(frozen=True)
+class MemoryBytes:
+    """Bytes in memory, or in a memory map of another library."""
+
+    data: memoryview
+
+    def read_into(self, buffer: memoryview, offset: int) -> None:
+        """Fills the buffer."""
+        buffer[:] = self.data[offset : offset + len(buffer)]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A stored tensor.
+
+    Attributes:
+        name: in its file.
+        dtype: as safetensors writes it.
+        shape: its dimensions.
+        nbytes: its size.
+        source: where its bytes are.
+        start: place of its first byte there.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    nbytes: int
+    source: Bytes
+    start: int = 0
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row, that is of one index of the first dimension.
+
+        Raises:
+            FileFormatError: it has no rows, or they end inside a byte.
+        """
+        bits = BITS[self.dtype] * math.prod(self.shape[1:])
+        if not self.shape or bits % 8:
+            raise FileFormatError(f"{self}", expected="a tensor with rows of whole bytes")
+        return bits // 8
+
+    def __str__(self) -> str:
+        """Name, dtype and shape."""
+        return f"{self.name} {self.dtype} {list(self.shape)}"
+
+    def blocks(self) -> Iterator[memoryview]:
+        """All its bytes, in blocks that are valid until the next one."""
+        buffer = memoryview(bytearray(min(self.nbytes, BLOCK)))
+        for start in range(0, self.nbytes, BLOCK):
+            block = buffer[: min(BLOCK, self.nbytes - start)]
+            self.source.read_into(block, self.start + start)
+            yield block
+
+    def rows(self, places: Ids) -> Iterator[memoryview]:
+        """Some rows, in the given order, in blocks that are valid until the next one.
+
+        Args:
+            places: int64, each 0 … rows - 1.
+        """
+        if self.row_bytes <= SMALL_ROW:
+            yield self._picked(places)
+            return
+        buffer = memoryview(bytearray(max(1, BLOCK // self.row_bytes) * self.row_bytes))
+        count = len(buffer) // self.row_bytes
+        for start in range(0, len(places), count):
+            part = places[start : start + count]
+            block = buffer[: len(part) * self.row_bytes]
+            self._fill(block, part)
+            yield block
+
+    def _fill(self, block: memoryview, places: Ids) -> None:
+        """One read for each run of neighbouring rows, straight to where they go."""
+        size, source, start = self.row_bytes, self.source, self.start
+        breaks = np.flatnonzero(np.diff(places) != 1) + 1
+        firsts = [0, *breaks.tolist()]
+        for first, stop, row in zip(
+            firsts, [*firsts[1:], len(places)], places[firsts].tolist(), strict=True
+        ):
+            source.read_into(block[first * size : stop * size], start + row * size)
+
+    def _picked(self, places: Ids) -> memoryview:
+        whole = np.empty((self.shape[0], self.row_bytes), np.uint8)
+        self.source.read_into(whole.reshape(-1).data, self.start)
+        return whole[places].reshape(-1).data
+
+    def array(self) -> npt.NDArray[Any]:
+        """The whole tensor as numbers.
+
+        Raises:
+            FileFormatError: numpy has no such dtype among whole numbers and truth values.
+        """
+        if self.dtype not in NUMPY:
+            raise FileFormatError(f"{self}", expected="whole numbers or truth values")
+        data = b"".join(bytes(block) for block in self.blocks())
+        return np.frombuffer(data, NUMPY[self.dtype]).reshape(self.shape)

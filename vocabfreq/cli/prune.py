@@ -1,0 +1,153 @@
+"""`vocabfreq prune`: a drafter and the ids to keep in, a drafter that servers load out."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vocabfreq.cli import render
+from vocabfreq.cli.choices import KindChoice, PinsChoice
+
+if TYPE_CHECKING:
+    from vocabfreq.checkpoints.pruning import Pruned
+
+_WHICH, _INPUT, _OUTPUT = "Which ids", "Input", "Output"
+
+
+def prune(
+    drafter: Annotated[
+        Path, typer.Argument(help="Folder of a drafter: EAGLE-3, or EAGLE-1, EAGLE-2, MTP.")
+    ],
+    vocab: Annotated[
+        str,
+        typer.Argument(
+            help="A frequency file (with --size, --coverage or --min-count), or a file of ids that "
+            "any tool wrote."
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="OUT", help="The new folder.", rich_help_panel=_OUTPUT
+        ),
+    ],
+    size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="K|P%",
+            help="How many ids, pins included, or a share of V such as 25%.",
+            rich_help_panel=_WHICH,
+        ),
+    ] = None,
+    coverage: Annotated[
+        float | None,
+        typer.Option(
+            metavar="C", help="As many as cover this share of tokens.", rich_help_panel=_WHICH
+        ),
+    ] = None,
+    min_count: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="Every id counted at least so often.", rich_help_panel=_WHICH
+        ),
+    ] = None,
+    pins: Annotated[
+        PinsChoice | None,
+        typer.Option(
+            help="What is kept whatever its count. Default: default, that is stop ids, the chat "
+            "template's tokens, BOS, EOS, byte tokens.",
+            rich_help_panel=_WHICH,
+        ),
+    ] = None,
+    multiple_of: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Round K up to a multiple of N.", rich_help_panel=_WHICH
+        ),
+    ] = None,
+    target: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TARGET",
+            help="Folder of the target, whose head is taken where the drafter has none.",
+            rich_help_panel=_INPUT,
+        ),
+    ] = None,
+    kind: Annotated[
+        KindChoice,
+        typer.Option(help="What VOCAB is, where it does not say.", rich_help_panel=_INPUT),
+    ] = KindChoice.auto,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Replace a model folder at OUT.", rich_help_panel=_OUTPUT),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel=_OUTPUT)
+    ] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", "-q", help="No summary, no remarks.", rich_help_panel=_OUTPUT),
+    ] = False,
+) -> None:
+    """Keep only some rows of a drafter's head, and write a folder that servers load as it is.
+
+    EAGLE-1, EAGLE-2 and MTP drafters have no place for a map: for them the token map is written.
+    """
+    from vocabfreq.checkpoints.pruning import prune_drafter
+
+    wish = {
+        "size": size,
+        "coverage": coverage,
+        "min_count": min_count,
+        "pins": pins.value if pins else None,
+        "multiple_of": multiple_of,
+    }
+    given = {name: value for name, value in wish.items() if value is not None}
+    kept = _read(vocab, kind.value, drafter, quiet)
+    pruned = prune_drafter(drafter, kept, output, target, force=force, **given)
+    for remark in pruned.remarks:
+        render.note(f"note: {remark}", quiet=quiet)
+    if as_json:
+        render.print_json(_as_dict(pruned))
+    elif not quiet:
+        _print(pruned, target)
+
+
+def _read(vocab: str, kind: Any, drafter: Path, quiet: bool) -> Any:
+    """The ids or counts; where their file does not say V, the drafter's config.json does."""
+    from vocabfreq.checkpoints.config import read_config
+    from vocabfreq.formats import read
+
+    says_rows = vocab.endswith(".safetensors") or Path(vocab).is_dir()
+    rows = None if says_rows else read_config(drafter).size("vocab_size")
+    return read(vocab, kind, rows=rows, note=lambda text: render.note(text, quiet=quiet))
+
+
+def _as_dict(pruned: "Pruned") -> dict[str, Any]:
+    return {
+        "path": str(pruned.path),
+        "kind": pruned.kind,
+        "source": pruned.source,
+        "rows": pruned.vocab.rows,
+        "size": len(pruned.vocab),
+        "fingerprint": pruned.vocab.fingerprint,
+        "coverage": dict(pruned.vocab.coverage),
+        "head_bytes": {"before": pruned.head_bytes[0], "after": pruned.head_bytes[1]},
+        "remarks": list(pruned.remarks),
+    }
+
+
+def _print(pruned: "Pruned", target: Path | None) -> None:
+    size, rows = len(pruned.vocab), pruned.vocab.rows
+    covered = pruned.vocab.coverage.get("all sources")
+    known = f", which cover {render.percent(covered)} of the tokens" if covered else ""
+    print(f"Kept {size:,} of {rows:,} ids{known}.")
+    if pruned.source is None:
+        print(f"Wrote {pruned.path}, a token map.")
+        return
+    before, after = map(render.megabytes, pruned.head_bytes)
+    print(
+        f"The head has {after} instead of {before}: rows of {pruned.source}, read back and equal."
+    )
+    named = f" --target {target}" if target else ""
+    print(f"Wrote {pruned.path}. Next: vocabfreq check {pruned.path}{named}")
