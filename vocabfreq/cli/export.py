@@ -6,9 +6,19 @@ from typing import Annotated, Any
 import typer
 
 from vocabfreq.cli import render
-from vocabfreq.cli.choices import FormatChoice, KindChoice, PinsChoice
-
-_WHICH, _INPUT, _OUTPUT = "Which ids", "Input", "Output"
+from vocabfreq.cli.choices import FormatChoice, KindChoice
+from vocabfreq.cli.options import (
+    INPUT,
+    OUTPUT,
+    WHICH,
+    CoverageOption,
+    JsonOption,
+    MinCountOption,
+    MultipleOfOption,
+    PinsOption,
+    QuietOption,
+    SizeOption,
+)
 
 
 def export(
@@ -19,49 +29,25 @@ def export(
     form: Annotated[
         FormatChoice,
         typer.Option(
-            "--format", "-f", help="What to write: docs/formats.md.", rich_help_panel=_OUTPUT
+            "--format", "-f", help="What to write: docs/formats.md.", rich_help_panel=OUTPUT
         ),
     ],
     output: Annotated[
         Path,
         typer.Option(
-            "--output", "-o", metavar="OUT", help="For npy a folder.", rich_help_panel=_OUTPUT
+            "--output", "-o", metavar="OUT", help="For npy a folder.", rich_help_panel=OUTPUT
         ),
     ],
-    size: Annotated[
-        str | None,
-        typer.Option(
-            metavar="K|P%",
-            help="How many ids, pins included, or a share of V such as 25%.",
-            rich_help_panel=_WHICH,
-        ),
-    ] = None,
-    coverage: Annotated[
-        float | None,
-        typer.Option(
-            metavar="C", help="As many as cover this share of tokens.", rich_help_panel=_WHICH
-        ),
-    ] = None,
-    min_count: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", help="Every id counted at least so often.", rich_help_panel=_WHICH
-        ),
-    ] = None,
-    pins: Annotated[
-        PinsChoice | None,
-        typer.Option(
-            help="What is kept whatever its count. Default: default, that is stop ids, the chat "
-            "template's tokens, BOS, EOS, byte tokens; special: stop ids and every special token.",
-            rich_help_panel=_WHICH,
-        ),
-    ] = None,
+    size: SizeOption = None,
+    coverage: CoverageOption = None,
+    min_count: MinCountOption = None,
+    pins: PinsOption = None,
     keep: Annotated[
         list[str] | None,
         typer.Option(
             metavar="ID|TOKEN",
             help="One more id to keep; a token's text needs --tokenizer. Repeat for more.",
-            rich_help_panel=_WHICH,
+            rich_help_panel=WHICH,
         ),
     ] = None,
     weight: Annotated[
@@ -69,7 +55,7 @@ def export(
         typer.Option(
             metavar="NAME=W",
             help="Rank by the sources' shares times these weights (others weigh 1).",
-            rich_help_panel=_WHICH,
+            rich_help_panel=WHICH,
         ),
     ] = None,
     floor: Annotated[
@@ -77,15 +63,10 @@ def export(
         typer.Option(
             metavar="NAME=C",
             help="Grow until so much of a source is covered. Repeat for more.",
-            rich_help_panel=_WHICH,
+            rich_help_panel=WHICH,
         ),
     ] = None,
-    multiple_of: Annotated[
-        int,
-        typer.Option(
-            min=1, metavar="N", help="Round K up to a multiple of N.", rich_help_panel=_WHICH
-        ),
-    ] = 1,
+    multiple_of: MultipleOfOption = None,
     tokenizer: Annotated[
         str | None,
         typer.Option(
@@ -93,30 +74,25 @@ def export(
             "-t",
             metavar="TOK",
             help="The tokenizer that counted, for --keep TOKEN.",
-            rich_help_panel=_INPUT,
+            rich_help_panel=INPUT,
         ),
     ] = None,
     kind: Annotated[
         KindChoice,
-        typer.Option(help="What FILE is, where it does not say.", rich_help_panel=_INPUT),
+        typer.Option(help="What FILE is, where it does not say.", rich_help_panel=INPUT),
     ] = KindChoice.auto,
     rows: Annotated[
         int | None,
-        typer.Option(metavar="V", help="Rows, where FILE does not say.", rich_help_panel=_INPUT),
+        typer.Option(metavar="V", help="Rows, where FILE does not say.", rich_help_panel=INPUT),
     ] = None,
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Replace OUT even if it is something else.", rich_help_panel=_OUTPUT
+            "--force", help="Replace OUT even if it is something else.", rich_help_panel=OUTPUT
         ),
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel=_OUTPUT)
-    ] = False,
-    quiet: Annotated[
-        bool,
-        typer.Option("--quiet", "-q", help="No summary, no remarks.", rich_help_panel=_OUTPUT),
-    ] = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Choose which ids to keep, and write them as the file that a tool expects.
 
@@ -137,7 +113,7 @@ def export(
             "min_count": min_count,
             "floors": _numbers(floor, "--floor"),
             "weights": _numbers(weight, "--weight"),
-            "multiple_of": multiple_of,
+            "multiple_of": multiple_of or 1,
         },
     )
     if form in (FormatChoice.token_freq, FormatChoice.vocab_freq):

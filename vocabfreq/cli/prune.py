@@ -6,12 +6,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vocabfreq.cli import render
-from vocabfreq.cli.choices import KindChoice, PinsChoice
+from vocabfreq.cli.choices import KindChoice
+from vocabfreq.cli.options import (
+    INPUT,
+    OUTPUT,
+    CoverageOption,
+    JsonOption,
+    MinCountOption,
+    MultipleOfOption,
+    PinsOption,
+    QuietOption,
+    SizeOption,
+)
 
 if TYPE_CHECKING:
     from vocabfreq.checkpoints.pruning import Pruned
-
-_WHICH, _INPUT, _OUTPUT = "Which ids", "Input", "Output"
 
 
 def prune(
@@ -28,66 +37,32 @@ def prune(
     output: Annotated[
         Path,
         typer.Option(
-            "--output", "-o", metavar="OUT", help="The new folder.", rich_help_panel=_OUTPUT
+            "--output", "-o", metavar="OUT", help="The new folder.", rich_help_panel=OUTPUT
         ),
     ],
-    size: Annotated[
-        str | None,
-        typer.Option(
-            metavar="K|P%",
-            help="How many ids, pins included, or a share of V such as 25%.",
-            rich_help_panel=_WHICH,
-        ),
-    ] = None,
-    coverage: Annotated[
-        float | None,
-        typer.Option(
-            metavar="C", help="As many as cover this share of tokens.", rich_help_panel=_WHICH
-        ),
-    ] = None,
-    min_count: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", help="Every id counted at least so often.", rich_help_panel=_WHICH
-        ),
-    ] = None,
-    pins: Annotated[
-        PinsChoice | None,
-        typer.Option(
-            help="What is kept whatever its count. Default: default, that is stop ids, the chat "
-            "template's tokens, BOS, EOS, byte tokens.",
-            rich_help_panel=_WHICH,
-        ),
-    ] = None,
-    multiple_of: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="N", help="Round K up to a multiple of N.", rich_help_panel=_WHICH
-        ),
-    ] = None,
+    size: SizeOption = None,
+    coverage: CoverageOption = None,
+    min_count: MinCountOption = None,
+    pins: PinsOption = None,
+    multiple_of: MultipleOfOption = None,
     target: Annotated[
         Path | None,
         typer.Option(
             metavar="TARGET",
             help="Folder of the target, whose head is taken where the drafter has none.",
-            rich_help_panel=_INPUT,
+            rich_help_panel=INPUT,
         ),
     ] = None,
     kind: Annotated[
         KindChoice,
-        typer.Option(help="What VOCAB is, where it does not say.", rich_help_panel=_INPUT),
+        typer.Option(help="What VOCAB is, where it does not say.", rich_help_panel=INPUT),
     ] = KindChoice.auto,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Replace a model folder at OUT.", rich_help_panel=_OUTPUT),
+        typer.Option("--force", help="Replace a model folder at OUT.", rich_help_panel=OUTPUT),
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel=_OUTPUT)
-    ] = False,
-    quiet: Annotated[
-        bool,
-        typer.Option("--quiet", "-q", help="No summary, no remarks.", rich_help_panel=_OUTPUT),
-    ] = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Keep only some rows of a drafter's head, and write a folder that servers load as it is.
 
