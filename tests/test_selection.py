@@ -52,7 +52,7 @@ def test_M2_what_was_never_seen_fills_up_and_is_told() -> None:
     assert "2 never seen" in repr(vocab)
 
 
-@pytest.mark.parametrize("size", [0, -1, 4.0, True, "x", "0%", "101%", None])
+@pytest.mark.parametrize("size", [0, -1, 4.0, True, "x", "٣", "0%", "101%", "x%", None])
 def test_M3_a_senseless_size(size: Any) -> None:
     with pytest.raises(SelectionError, match=r"size|exactly one"):
         by_counts({1: 1}, 8).select(size)
@@ -112,6 +112,36 @@ def test_M7_padding_rows_are_never_selected() -> None:
 def test_a_share_of_the_rows() -> None:
     assert len(by_counts({1: 1}, 200).select("25%")) == 50
     assert len(by_counts({1: 1}, 200).select("12")) == 12
+    for percent in range(1, 101):
+        assert len(by_counts({1: 1}, 100).select(f"{percent}%")) == percent
+    assert len(by_counts({1: 1}, 1000).select("0.3%")) == 3
+    three: Any = np.int64(3)
+    assert len(by_counts({1: 1}, 8).select(three)) == 3
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"multiple_of": 0},
+        {"multiple_of": -64},
+        {"multiple_of": 1.5},
+        {"floors": [1]},
+        {"floors": {"s0": 2}},
+        {"weights": {"s0": "a"}},
+        {"extra_ids": ["5"]},
+        {"extra_ids": [3.0]},
+        {"extra_ids": [True]},
+    ],
+)
+def test_a_senseless_wish(wrong: Any) -> None:
+    with pytest.raises(SelectionError, match="expected"):
+        by_counts({1: 1}, 8).select(3, **wrong)
+
+
+def test_coverage_of_whole_counts_is_exact() -> None:
+    counted = table([[10**12 - 1, 1]])
+    assert len(counted.select(coverage=0.999999999999)) == 1
+    assert len(counted.select(coverage=0.9999999999995)) == 2
 
 
 def test_coverage_is_the_least_k_that_reaches_it() -> None:

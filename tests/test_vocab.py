@@ -1,5 +1,6 @@
 """DraftVocab: the two id spaces and their encodings; CASES.md M9, M10, M12, M13."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,22 @@ def test_what_is_no_list_of_ids_is_refused(ids: Any) -> None:
         DraftVocab.from_ids(ids, rows=8)
 
 
+def test_M11_a_counter_is_no_list() -> None:
+    with pytest.raises(FileFormatError, match="a Counter of 2 keys"):
+        DraftVocab.from_ids(Counter({9: 2, 3: 5}), rows=10)
+
+
+@pytest.mark.parametrize("rows", [0, -1, 8.5, "8", True, None])
+def test_rows_must_be_a_number(rows: Any) -> None:
+    with pytest.raises(FileFormatError, match="rows"):
+        DraftVocab.from_ids([0], rows=rows)
+
+
+def test_M10_unsigned_offsets_do_not_wrap_around() -> None:
+    with pytest.raises(FileFormatError, match=r"expected whole numbers below 2\*\*63"):
+        DraftVocab.from_d2t(np.array([1, 2**64 - 1], np.uint64), rows=8)
+
+
 def test_a_mask_must_be_one() -> None:
     with pytest.raises(FileFormatError, match="a mask of int64"):
         DraftVocab.from_t2d(np.array([0, 1]))
@@ -95,6 +112,9 @@ def test_to_draft_refuses_ids_outside_the_rows() -> None:
         with pytest.raises(SelectionError, match="expected 0 to 3"):
             vocab.to_draft([wrong])
     assert vocab.to_draft([]).tolist() == []
+    for no_ids in (["a"], [2.5], [True]):
+        with pytest.raises(SelectionError, match="expected integers"):
+            vocab.to_draft(no_ids)
 
 
 def test_M12_equality_needs_no_other_tokenizer() -> None:

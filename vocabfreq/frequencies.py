@@ -20,7 +20,7 @@ import numpy.typing as npt
 from vocabfreq.errors import SelectionError
 from vocabfreq.merging import merged_metadata
 from vocabfreq.records import Metadata, SourceRecord, TokenizerRecord
-from vocabfreq.selection import Pins, Wish, pinned_ids, select
+from vocabfreq.selection import Pins, Wish, is_whole, pinned_ids, select
 from vocabfreq.vocab import DraftVocab
 
 Counts = npt.NDArray[np.int64]
@@ -97,7 +97,7 @@ class FrequencyTable:
         Raises:
             SelectionError: `size` is not between 0 and V, or there is no such source.
         """
-        if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= self.rows:
+        if not is_whole(size, 0) or size > self.rows:
             raise SelectionError(
                 f"size {size!r}", expected=f"a whole number from 0 to {self.rows}, the rows"
             )
@@ -193,7 +193,7 @@ class FrequencyTable:
         """
         for name, weight in (weights or {}).items():
             self.source_index(name)
-            if not (np.isfinite(weight) and weight >= 0):
+            if not isinstance(weight, int | float) or not 0 <= weight < float("inf"):
                 raise SelectionError(f"weight {weight!r} of {name!r}", expected="a number ≥ 0")
         sources = tuple(_weighed(source, weights) for source in self.sources)
         if weights and not any(source.weight for source in sources):

@@ -65,12 +65,11 @@ def _side_by_side(
 ) -> tuple[SourceRecord, ...]:
     sources = list(mine)
     for source in theirs:
-        twin = next(
-            (s for s in sources if (s.name, s.sha256) == (source.name, source.sha256)), None
-        )
+        twin = next((s for s in sources if s.sha256 == source.sha256 and s.tokens), None)
         if twin is not None:
             raise RefusedError(
-                f"source {source.name!r} is in both tables, with the same content",
+                f"source {source.name!r} is in both tables, with the same content"
+                + (f" as {twin.name!r}" if twin.name != source.name else ""),
                 hint="counting it twice would double its weight; leave one of the files out",
             )
         sources.append(_renamed(source, {s.name for s in sources}))

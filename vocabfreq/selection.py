@@ -1,8 +1,11 @@
 """Which ids to keep: pins first, then by rank, until the size, the coverage or the count is met."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from fractions import Fraction
+from math import ceil
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +17,7 @@ from vocabfreq.vocab import DraftVocab
 if TYPE_CHECKING:
     from vocabfreq.frequencies import FrequencyTable
 
+_SHARE = re.compile(r"^[0-9]+(\.[0-9]+)?%$")
 Pins = Literal["default", "special", "none"]
 Ids = npt.NDArray[np.int64]
 ALL = "all sources"
@@ -37,6 +41,19 @@ class Wish:
     floors: Mapping[str, float] | None = None
     multiple_of: int = 1
 
+    def __post_init__(self) -> None:
+        """Refuses what makes no sense whatever the table.
+
+        Raises:
+            SelectionError: naming the part and its value.
+        """
+        if not is_whole(self.multiple_of, 1):
+            raise SelectionError(
+                f"multiple_of {self.multiple_of!r}", expected="a whole number from 1"
+            )
+        if self.floors is not None and not isinstance(self.floors, Mapping):
+            raise SelectionError(f"floors {self.floors!r}", expected="source name → coverage")
+
 
 def pinned_ids(
     meta: Metadata, emittable: npt.NDArray[np.bool_], pins: Pins, extra_ids: Iterable[int] = ()
@@ -58,16 +75,16 @@ def pinned_ids(
         "special": (meta.stop_ids, meta.special_ids),
         "none": (),
     }
+    extra_ids = list(extra_ids)
     if pins not in kinds:
         raise SelectionError(f"pins {pins!r}", expected=f"one of {', '.join(kinds)}")
-    extra = sorted(set(extra_ids))
-    for i in extra:
-        if not (0 <= i < len(emittable) and emittable[i]):
+    for i in extra_ids:
+        if not (is_whole(i, 0) and i < len(emittable) and emittable[i]):
             raise SelectionError(
-                f"id {i} is to be kept, but the tokenizer never emits it",
+                f"id {i!r} is to be kept, but the tokenizer never emits it",
                 expected=f"one of its {meta.tokenizer.size} ids below {len(emittable)}",
             )
-    wanted = {i for ids in kinds[pins] for i in ids if emittable[i]} | set(extra)
+    wanted = {i for ids in kinds[pins] for i in ids if emittable[i]} | set(extra_ids)
     return np.array(sorted(wanted), np.int64)
 
 
@@ -77,6 +94,8 @@ def select(table: "FrequencyTable", wish: Wish, pinned: Ids) -> DraftVocab:
     Raises:
         SelectionError: the wish contradicts itself or cannot be met; names both numbers.
     """
+    if wish.min_count is not None and not is_whole(wish.min_count, 1):
+        raise SelectionError(f"min_count {wish.min_count!r}", expected="a whole number from 1")
     order = _order(table, pinned, wish.min_count)
     wanted = _size(table, wish, order, len(pinned))
     size = -(-wanted // wish.multiple_of) * wish.multiple_of
@@ -115,36 +134,46 @@ def _size(table: "FrequencyTable", wish: Wish, order: Ids, pins: int) -> int:
 
 
 def _asked_size(size: int | str, rows: int) -> int:
-    if isinstance(size, str) and size.endswith("%"):
-        try:
-            share = float(size[:-1]) / 100
-        except ValueError:
-            share = -1.0
+    if isinstance(size, str) and _SHARE.match(size):
+        share = Fraction(size[:-1]) / 100  # in floats 29 % of 100 would be 28
         if not 0 < share <= 1:
             raise SelectionError(f"size {size!r}", expected="a share above 0% and up to 100%")
-        return max(1, int(rows * share))
-    if isinstance(size, str) and size.isdecimal():
+        return max(1, int(share * rows))
+    if isinstance(size, str) and size.isascii() and size.isdecimal():
         size = int(size)
-    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+    if not is_whole(size, 1):
         raise SelectionError(
             f"size {size!r}", expected=f"a whole number from 1 to {rows}, or a share such as 25%"
         )
-    return size
+    return int(size)
+
+
+def is_whole(value: Any, least: int) -> bool:
+    """Whether a value is a whole number (Python's or NumPy's, no boolean) from `least`."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return whole and value >= least
+
+
+def is_share(value: Any) -> bool:
+    """Whether a value is a number above 0 and up to 1."""
+    number = isinstance(value, int | float | np.floating) and not isinstance(value, bool)
+    return bool(number and 0 < value <= 1)
 
 
 def _reaching(table: "FrequencyTable", order: Ids, share: float, source: str | None) -> int:
     """How many ids of the order it takes to cover a share."""
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+    if not is_share(share):
         raise SelectionError(f"coverage {share!r}", expected="a number above 0 and up to 1")
     tokens = table.evaluated(source)
     covered = np.cumsum(tokens[order])
     total = tokens.sum()
     if not total:
         raise SelectionError(f"no tokens in {source or ALL}", expected="something to cover")
-    # Whole counts are compared as such; only weighted shares need room for rounding.
-    wanted = share * total if tokens.dtype.kind == "f" else np.ceil(share * total - 1e-9 * total)
+    # Whole counts are compared exactly; only weighted shares need room for rounding.
+    exact = tokens.dtype.kind == "i"
+    wanted = ceil(Fraction(str(share)) * int(total)) if exact else share * total * (1 - 1e-12)
     size = int(np.searchsorted(covered, min(wanted, covered[-1]))) + 1
-    if covered[-1] < wanted * (1 - 1e-12):
+    if covered[-1] < wanted:
         raise SelectionError(
             f"coverage {share} of {source or ALL} cannot be reached",
             expected=f"at most {covered[-1] / total:.6f}, what ids that can be emitted cover",
@@ -152,9 +181,7 @@ def _reaching(table: "FrequencyTable", order: Ids, share: float, source: str | N
     return min(size, len(order))
 
 
-def _often_enough(table: "FrequencyTable", order: Ids, min_count: int | None, pins: int) -> int:
-    if not isinstance(min_count, int) or isinstance(min_count, bool) or min_count < 1:
-        raise SelectionError(f"min_count {min_count!r}", expected="a whole number from 1")
+def _often_enough(table: "FrequencyTable", order: Ids, min_count: Any, pins: int) -> int:
     size = pins + int((table.counts.sum(axis=0)[order[pins:]] >= min_count).sum())
     if not size:
         raise SelectionError(f"no id was counted {min_count} times", expected="a lower min_count")

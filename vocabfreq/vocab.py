@@ -130,10 +130,13 @@ class DraftVocab:
             SelectionError: an id is outside the rows.
         """
         ids = np.asarray(target_ids)
+        if ids.size and ids.dtype.kind not in "iu":
+            raise SelectionError(f"target ids of {ids.dtype}", expected="integers")
         if ids.size and not (ids.min() >= 0 and ids.max() < self.rows):
             raise SelectionError(
                 f"target ids from {ids.min()} to {ids.max()}", expected=f"0 to {self.rows - 1}"
             )
+        ids = ids.astype(np.int64)
         places = np.searchsorted(self.target_ids, ids)
         found = self.target_ids[np.minimum(places, len(self) - 1)] == ids
         return np.where(found, places, -1)
@@ -188,6 +191,8 @@ def checked_ids(ids: Iterable[int] | npt.ArrayLike, rows: int) -> Ids:
     Raises:
         FileFormatError: an id is no integer, repeated, or outside the rows; names the position.
     """
+    if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 1:
+        raise FileFormatError(f"rows {rows!r}", expected="V, a whole number from 1")
     array = _integers(ids, "id")
     if not len(array):
         raise FileFormatError("an empty list of ids", expected="at least one")
@@ -209,20 +214,26 @@ def checked_ids(ids: Iterable[int] | npt.ArrayLike, rows: int) -> Ids:
 
 
 def _integers(values: Any, what: str) -> Ids:
+    if isinstance(values, Mapping):
+        raise FileFormatError(
+            f"a {type(values).__name__} of {len(values)} keys", expected=f"a list of {what}s"
+        )
     if not isinstance(values, np.ndarray):
         values = list(values) if not hasattr(values, "__array__") else np.asarray(values)
     if isinstance(values, list):
         wrong = [n for n, v in enumerate(values) if not _is_integer(v)]
         if wrong:
-            value = values[wrong[0]]
+            value = repr(values[wrong[0]])[:80]
             raise FileFormatError(
-                f"{what} {value!r} at position {wrong[0]}", expected="whole numbers below 2**63"
+                f"{what} {value} at position {wrong[0]}", expected="whole numbers below 2**63"
             )
         values = np.array(values, np.int64)
     if values.ndim != 1 or values.dtype.kind not in "iu":
         raise FileFormatError(
             f"{what}s of {values.dtype} {list(values.shape)}", expected="integers in one dimension"
         )
+    if values.dtype.kind == "u" and values.size and values.max() >= 2**63:
+        raise FileFormatError(f"{what} {values.max()}", expected="whole numbers below 2**63")
     ids: Ids = values.astype(np.int64)
     return ids
 
