@@ -11,6 +11,7 @@ import pytest
 from conftest import save_tokenizer, tiny_tokenizer
 from drafters import (
     H,
+    Raw,
     V,
     body,
     config,
@@ -27,6 +28,9 @@ from tokenizers import Tokenizer
 
 from vocabfreq.checkpoints.checking import check_drafter
 from vocabfreq.checkpoints.findings import ENGINES, KINDS
+from vocabfreq.checkpoints.pruning import prune_drafter
+from vocabfreq.errors import FileFormatError, SourceError
+from vocabfreq.vocab import DraftVocab
 
 IDS = [2, 5, 7, 11]
 Break = Callable[[Path], None]
@@ -102,6 +106,7 @@ BREAKS: list[tuple[str, str, Break]] = [
     ("config-broken", "holds a list", write_config("[]")),
     ("config-broken", "vocab_size 'many'", settings(vocab_size="many")),
     ("config-broken", "hidden_size 0", settings(hidden_size=0)),
+    ("config-broken", "vocab_size 10000000000000", settings(vocab_size=10**13)),
     ("weights-broken", "no weights in", lambda folder: (folder / "model.safetensors").unlink()),
     ("weights-broken", r"ends at byte \d+ of a file of", cut),
     ("weights-broken", "names 'model-00002-of-00002.safetensors', which is missing", lose_shard),
@@ -122,6 +127,7 @@ BREAKS: list[tuple[str, str, Break]] = [
     ("t2d-missing", "but no t2d", tensors(t2d=None)),
     ("tied", "tie_word_embeddings is true", settings(tie_word_embeddings=True)),
     ("head-missing", "K = 4, V = 12", tensors(lm_head__weight=None)),
+    ("head-broken", "a packed head", tensors(lm_head__weight=random_bits("U8", 4, H))),
     ("head-broken", "qweight", tensors(lm_head__qweight=random_bits("U8", 4, 2))),
     ("sizes", r"BF16 \[4, 4\], but config.json says \[5, 4\]", settings(draft_vocab_size=5)),
     ("sizes", r"but config.json says \[4, 8\]", settings(hidden_size=8)),
@@ -146,7 +152,7 @@ def test_a_break_is_found(drafter: Path, code: str, what: str, damage: Break) ->
     assert all(tuple(one.engines) == ENGINES for one in found)
 
 
-ALONE = {"d2t-absolute", "d2t-zero", "d2t-unsorted", "tied", "norm-missing", "t2d-missing"}
+ALONE = {"d2t-absolute", "d2t-zero", "d2t-unsorted", "tied", "norm-missing"}
 
 
 @pytest.mark.parametrize(("code", "what", "damage"), [b for b in BREAKS if b[0] in ALONE])
@@ -164,7 +170,67 @@ def test_absolute_ids_that_are_in_range_as_offsets(tmp_path: Path) -> None:
         config(draft_vocab_size=3),
     )
     # 0, 2, 7: unique, ascending, in range. Only the mask can tell.
+    assert [one.code for one in check_drafter(folder)] == ["d2t-absolute"]
+    tensors(t2d=mask([0, 2, 7]))(folder)
+    assert check_drafter(folder) == []
+    tensors(t2d=mask([0, 2, 8]))(folder)
     assert [one.code for one in check_drafter(folder)] == ["t2d-disagrees"]
+    tensors(t2d=None)(folder)
+    found = [(one.level, one.code) for one in check_drafter(folder)]
+    assert found == [("warning", "d2t-unclear"), ("warning", "t2d-missing")]
+
+
+def test_absolute_ids_out_of_order(drafter: Path) -> None:
+    tensors(d2t=integers([5, 2, 7, 11]))(drafter)
+    assert [one.code for one in check_drafter(drafter)] == ["d2t-absolute"]
+
+
+def test_offsets_that_cannot_be_ids_need_no_mask(tmp_path: Path) -> None:
+    known = pruned_tensors([2, 3, 7, 11])
+    del known["t2d"]
+    folder = write_folder(tmp_path / "d", known, config(draft_vocab_size=4))
+    assert [one.code for one in check_drafter(folder)] == ["t2d-missing"]
+
+
+ODD_SHAPES = [integers(5), integers([]), integers([[2, 4], [5, 8]])]
+
+
+@pytest.mark.parametrize("said", [4, None])
+@pytest.mark.parametrize("d2t", ODD_SHAPES, ids=["scalar", "empty", "square"])
+def test_maps_of_odd_shapes(drafter: Path, d2t: Any, said: int | None) -> None:
+    settings(draft_vocab_size=said)(drafter)
+    tensors(d2t=d2t)(drafter)
+    assert "d2t-shape" in [one.code for one in check_drafter(drafter)]
+    for odd in (Raw("BOOL", (), b"\1"), Raw("BOOL", (0,), b""), Raw("BOOL", (3, 4), b"\1" * 12)):
+        tensors(t2d=odd)(drafter)
+        assert {"d2t-shape", "t2d-disagrees"} <= {one.code for one in check_drafter(drafter)}
+
+
+def test_a_path_that_is_no_folder(drafter: Path) -> None:
+    with pytest.raises(SourceError, match="no folder 'a/b'\nhf download a/b"):
+        check_drafter("a/b")
+    with pytest.raises(SourceError, match="no folder"):
+        check_drafter(drafter, drafter / "config.json")
+    done = run("check", drafter, "--target", drafter / "none")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "no folder" in done.stderr
+
+
+def test_the_hint_for_absolute_ids_names_what_there_is() -> None:
+    from vocabfreq.formats.how import KINDS as FILE_KINDS
+
+    for kind in KINDS.values():
+        assert set(re.findall(r"--kind ([\w-]+)", kind.fix)) <= set(FILE_KINDS)
+
+
+def test_an_expanded_tensor_of_a_torch_file(drafter: Path, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    (drafter / "model.safetensors").unlink()
+    torch.save({"lm_head.weight": torch.zeros(1, 1).expand(4, H)}, drafter / "pytorch_model.bin")
+    found = [one for one in check_drafter(drafter) if one.code == "weights-broken"]
+    assert "'lm_head.weight' F32 [4, 4] has 4 bytes" in found[0].what
+    with pytest.raises(FileFormatError, match="has 4 bytes in the file; expected 64"):
+        prune_drafter(drafter, DraftVocab.from_ids([2, 5], rows=V), tmp_path / "out")
 
 
 def test_a_drafter_of_the_full_vocabulary(tmp_path: Path) -> None:

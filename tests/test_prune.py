@@ -36,10 +36,11 @@ from vocabfreq.errors import (
     FileFormatError,
     MismatchError,
     OverwriteError,
+    RefusedError,
     SelectionError,
     VocabfreqError,
 )
-from vocabfreq.formats import Counts
+from vocabfreq.formats import Counts, write
 from vocabfreq.vocab import DraftVocab
 
 IDS = [7, 2, 5, 11]
@@ -348,20 +349,138 @@ def test_M7_padded_rows_are_accepted(tmp_path: Path) -> None:
     assert pruned.vocab.rows == 8
 
 
-def test_M7_a_vocabulary_of_fewer_rows_than_the_config(tmp_path: Path) -> None:
-    drafter = write_folder(tmp_path / "d", headed(), config())
-    pruned = prune_drafter(drafter, vocab([5, 0, 3], rows=6), tmp_path / "out")
-    assert_pruned(tmp_path / "out", headed()["lm_head.weight"], [0, 3, 5])
-    assert pruned.remarks == ("the vocabulary was counted for 6 rows; config.json says 12",)
+@pytest.mark.parametrize("names", [["LlamaForCausalLMEagle3"], ["EagleLlamaForCausalLM"]])
+def test_another_number_of_rows_is_refused(tmp_path: Path, names: list[str]) -> None:
+    drafter = write_folder(tmp_path / "d", headed(), config(architectures=names))
+    for rows in (6, 13):
+        told = rf"V = {rows}, .*config\.json says vocab_size 12"
+        with pytest.raises(RefusedError, match=told):
+            prune_drafter(drafter, vocab([5, 0, 3], rows=rows), tmp_path / "out")
+    target = write_folder(tmp_path / "t", headed(), {"vocab_size": 13})
+    with pytest.raises(RefusedError, match=r"V = 12, .*t/config\.json says vocab_size 13"):
+        prune_drafter(drafter, vocab(), tmp_path / "out", target)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("form", ["npy", "draft-vocab", "nemo", "mapping"])
+def test_another_number_of_rows_in_any_container(tmp_path: Path, form: Any) -> None:
+    if form in ("nemo", "mapping"):
+        pytest.importorskip("torch")
+    write_folder(tmp_path / "d", headed(), config())
+    write(vocab([5, 0, 3], rows=6), tmp_path / "ids", form)
+    done = run("prune", "d", "ids", "-o", "out", "--kind", form, cwd=tmp_path)
+    assert done.returncode == 4, done.stderr
+    assert "V = 6" in done.stderr and "config.json says vocab_size 12" in done.stderr
+    assert "--rows" not in done.stderr
 
 
 def test_ids_beyond_the_rows_are_refused(tmp_path: Path) -> None:
     head = random_bits("BF16", 8, H)
     drafter = write_folder(tmp_path / "d", {"lm_head.weight": head}, config())
-    with pytest.raises(SelectionError, match="1 of 4 ids, the first 11, have no row"):
+    with pytest.raises(FileFormatError, match="fewer rows than V = 12, and no d2t"):
         prune_drafter(drafter, vocab(), tmp_path / "out")
-    with pytest.raises(FileFormatError, match="id 19 at position 0"):
-        prune_drafter(drafter, vocab([19], rows=20), tmp_path / "out")
+    bare = write_folder(tmp_path / "bare", body(), config())
+    target = write_folder(tmp_path / "t", {"lm_head.weight": head}, {})
+    with pytest.raises(SelectionError, match="1 of 4 ids, the first 11, have no row"):
+        prune_drafter(bare, vocab(), tmp_path / "out", target)
+
+
+def test_a_pruned_head_without_its_map_is_refused(tmp_path: Path) -> None:
+    tensors = pruned_tensors(list(range(1, 12)))
+    del tensors["d2t"]
+    for name, said in (("a", config(draft_vocab_size=11)), ("b", config(vocab_size=None))):
+        drafter = write_folder(tmp_path / name, tensors, said)
+        with pytest.raises(FileFormatError, match="no d2t(.|\n)*before it was pruned"):
+            prune_drafter(drafter, vocab([2, 5]), tmp_path / "out")
+    whole = headed(t2d=mask([2, 5]))
+    with pytest.raises(FileFormatError, match="without a d2t"):
+        prune_drafter(write_folder(tmp_path / "c", whole, config()), vocab(), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+ODD_MAPS: list[tuple[dict[str, Raw], str]] = [
+    ({"t2d": mask([2, 5, 8, 11])}, "id 7 is in d2t and not in t2d"),
+    ({"d2t": integers(KEPT)}, "id 14 at position 3"),
+    ({"d2t": integers([0, 1, 2, 4]), "t2d": mask([0, 1, 2, 4])}, "is in t2d and not in d2t"),
+    ({"t2d": mask(KEPT, 13)}, r"t2d BOOL \[13\]; expected BOOL \[12\]"),
+    ({"t2d": integers([1] * 12)}, r"t2d I64 \[12\]; expected BOOL"),
+    ({"t2d": Raw("BOOL", (), b"\1")}, r"t2d BOOL \[\]; expected BOOL"),
+    ({"t2d": Raw("BOOL", (3, 4), b"\1" * 12)}, r"t2d BOOL \[3, 4\]; expected BOOL"),
+    ({"d2t": integers(5)}, r"d2t I64 \[\]; expected whole numbers \[K\]"),
+    ({"d2t": integers([])}, r"d2t I64 \[0\]; expected whole numbers"),
+    ({"d2t": integers([[2, 4], [5, 8]])}, r"d2t I64 \[2, 2\]; expected whole numbers"),
+    ({"d2t": random_bits("F32", 4)}, r"d2t F32 \[4\]; expected whole numbers"),
+    ({"lm_head.weight": random_bits("U8", 4, H)}, "a packed head: lm_head.weight U8"),
+]
+
+
+@pytest.mark.parametrize("settings", [{}, {"vocab_size": None}])
+@pytest.mark.parametrize(("changes", "told"), ODD_MAPS)
+def test_a_map_that_does_not_hold_together_is_refused(
+    tmp_path: Path, changes: dict[str, Raw], told: str, settings: dict[str, Any]
+) -> None:
+    tensors = pruned_tensors(KEPT) | changes
+    drafter = write_folder(tmp_path / "d", tensors, config(draft_vocab_size=4, **settings))
+    with pytest.raises(FileFormatError, match=told):
+        prune_drafter(drafter, vocab([2, 5]), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"draft_vocab_size": 5}, "draft_vocab_size 5, the head is"),
+        ({"draft_vocab_size": V}, "draft_vocab_size 12, the head is"),
+        ({"draft_vocab_size": "4"}, "draft_vocab_size '4'; expected a whole number"),
+        ({"vocab_size": 10**13}, "vocab_size 10000000000000; expected a number from 1 to"),
+    ],
+)
+def test_a_size_that_the_head_does_not_have_is_refused(
+    tmp_path: Path, settings: dict[str, Any], told: str
+) -> None:
+    drafter = write_folder(tmp_path / "d", pruned_tensors(KEPT), config(**settings))
+    with pytest.raises(FileFormatError, match=told):
+        prune_drafter(drafter, vocab([2, 5]), tmp_path / "out")
+
+
+def test_a_map_that_could_hold_ids_is_taken_for_offsets_and_said(tmp_path: Path) -> None:
+    tensors = pruned_tensors([0, 2, 7])
+    drafter = write_folder(tmp_path / "d", tensors, config(draft_vocab_size=3))
+    assert prune_drafter(drafter, vocab([2, 7]), tmp_path / "one").remarks == ()
+    del tensors["t2d"]
+    bare = write_folder(tmp_path / "bare", tensors, config(draft_vocab_size=3))
+    remarks = prune_drafter(bare, vocab([2, 7]), tmp_path / "two").remarks
+    assert len(remarks) == 1 and remarks[0].startswith("d2t was taken for offsets")
+    assert hashes(tmp_path / "one") == hashes(tmp_path / "two")
+
+
+def test_the_command_line_where_v_or_tokenizer_are_not_those(tmp_path: Path) -> None:
+    drafter = write_folder(tmp_path / "d", headed(), config(vocab_size=None))
+    (tmp_path / "ids.json").write_text(json.dumps(IDS))
+    done = run("prune", "d", "ids.json", "-o", "out", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "no vocab_size in d/config.json" in done.stderr and "--rows" not in done.stderr
+    (tmp_path / "broken.json").write_text("[1,")
+    broken = run("prune", "d", "broken.json", "-o", "out", cwd=tmp_path)
+    assert broken.returncode == 1 and "vocab_size" not in broken.stderr
+    (drafter / "tokenizer.json").write_bytes(b"other")
+    vocab(tokenizer="0" * 64).save(tmp_path / "ids.safetensors")
+    refused = run("prune", "d", "ids.safetensors", "-o", "out", cwd=tmp_path)
+    assert refused.returncode == 4 and "--allow-other-tokenizer" in refused.stderr
+    arguments = ["prune", "d", "ids.safetensors", "-o", "out", "--allow-other-tokenizer"]
+    allowed = run(*arguments, cwd=tmp_path)
+    assert allowed.returncode == 0, allowed.stderr
+    assert "note: the tokenizer.json of 'd' has sha256" in allowed.stderr
+    assert_pruned(tmp_path / "out", headed()["lm_head.weight"])
+
+
+def test_a_nested_draft_size_is_set_too(tmp_path: Path) -> None:
+    nested = {"vocab_size": V, "hidden_size": H, "draft_vocab_size": 9}
+    settings = config(draft_vocab_size=V, text_config=nested)
+    drafter = write_folder(tmp_path / "d", headed(), settings)
+    prune_drafter(drafter, vocab(), tmp_path / "out")
+    new = output(tmp_path / "out")[1]
+    assert (new["draft_vocab_size"], new["text_config"]["draft_vocab_size"]) == (4, 4)
 
 
 @pytest.mark.parametrize("where", ["drafter", "target"])
@@ -373,6 +492,12 @@ def test_M12_another_tokenizer_is_refused(tmp_path: Path, where: str) -> None:
     (target / "tokenizer.json").write_bytes(b"one" if where == "drafter" else b"other")
     with pytest.raises(MismatchError, match=f"{other}; expected {one}"):
         prune_drafter(drafter, vocab(tokenizer=one), tmp_path / "out", target)
+    pruned = prune_drafter(
+        drafter, vocab(tokenizer=one), tmp_path / "other", target, allow_other_tokenizer=True
+    )
+    assert pruned.remarks[0].endswith(
+        f"{other}, {one} counted: see that the same tokens have the same ids"
+    )
     prune_drafter(drafter, vocab(), tmp_path / "out", target)  # what is not known passes
 
 
@@ -462,12 +587,72 @@ def test_what_is_in_the_way_is_kept(tmp_path: Path) -> None:
     assert_pruned(tmp_path / "out", headed()["lm_head.weight"], [1])
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes/mine.txt").write_text("mine")
-    with pytest.raises(OverwriteError, match="without config.json"):
+    with pytest.raises(OverwriteError, match="no folder that prune wrote"):
         prune_drafter(drafter, vocab(), tmp_path / "notes", force=True)
     for out in (drafter, tmp_path):
         with pytest.raises(OverwriteError, match="is or holds"):
             prune_drafter(drafter, vocab(), out, force=True)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["d", "empty", "notes", "out"]
+
+
+def _with_folder(path: Path) -> None:
+    (path / "checkpoint-1").mkdir(parents=True)
+
+
+def _with_file(name: str) -> Callable[[Path], None]:
+    def made(path: Path) -> None:
+        path.mkdir(exist_ok=True)
+        (path / name).write_text("{}")
+
+    return made
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _with_folder,
+        _with_file("config.json"),  # without draft_vocab_size
+        lambda path: path.joinpath("model.safetensors").unlink(),
+        lambda path: path.joinpath("link").symlink_to(path / "config.json"),
+    ],
+)
+def test_force_replaces_only_what_prune_writes(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    drafter = write_folder(tmp_path / "d", headed(), config())
+    prune_drafter(drafter, vocab(), tmp_path / "out")
+    damage(tmp_path / "out")
+    before = sorted(path.name for path in (tmp_path / "out").iterdir())
+    with pytest.raises(OverwriteError, match="no folder that prune wrote"):
+        prune_drafter(drafter, vocab([1]), tmp_path / "out", force=True)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == before
+
+
+@pytest.mark.parametrize("name", ["thesis", "thesis.pt"])
+def test_force_puts_no_folder_over_a_file(tmp_path: Path, name: str) -> None:
+    drafter = write_folder(tmp_path / "d", headed(), config())
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(OverwriteError, match="is a file; expected a folder"):
+        prune_drafter(drafter, vocab(), tmp_path / name, force=True)
+    assert (tmp_path / name).read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["d", name]
+
+
+def test_a_token_map_and_what_is_in_its_way(tmp_path: Path) -> None:
+    drafter = write_folder(tmp_path / "d", {}, config(architectures=["EagleLlamaForCausalLM"]))
+    prune_drafter(drafter, vocab(), tmp_path / "maps")
+    prune_drafter(drafter, vocab([1, 2]), tmp_path / "maps", force=True)
+    assert [path.name for path in (tmp_path / "maps").iterdir()] == ["freq_2.pt"]
+    (tmp_path / "maps/notes.txt").write_text("mine")
+    with pytest.raises(OverwriteError, match="no folder that prune wrote"):
+        prune_drafter(drafter, vocab(), tmp_path / "maps", force=True)
+    (tmp_path / "notes.pt").write_text("mine")
+    with pytest.raises(OverwriteError, match="in the way"):
+        prune_drafter(drafter, vocab(), tmp_path / "notes.pt")
+    assert (tmp_path / "notes.pt").read_text() == "mine"
+    with pytest.raises(FileFormatError, match="freq_5.pt: its name says 5 ids, it holds 4"):
+        prune_drafter(drafter, vocab(), tmp_path / "freq_5.pt")
+    assert not (tmp_path / "freq_5.pt").exists()
 
 
 def _other_map(path: Path) -> None:
@@ -520,10 +705,15 @@ def test_the_command_line(tmp_path: Path) -> None:
 def test_counts_of_another_tool_rank_and_know_no_pins(tmp_path: Path) -> None:
     drafter = write_folder(tmp_path / "d", headed(), config())
     counts = Counts.from_mapping({7: 5, 2: 9, 11: 1}, rows=V)
-    prune_drafter(drafter, counts, tmp_path / "out", size=2)
+    prune_drafter(drafter, counts, tmp_path / "out", size=2, pins="none")
     assert_pruned(tmp_path / "out", headed()["lm_head.weight"], [2, 7])
-    with pytest.raises(SelectionError, match="pins beside counts"):
-        prune_drafter(drafter, counts, tmp_path / "again", size=2, pins="none")
+    wishes: list[dict[str, Any]] = [{}, {"pins": "default"}]
+    for wish in wishes:
+        with pytest.raises(SelectionError, match="which ids are special; expected --pins none"):
+            prune_drafter(drafter, counts, tmp_path / "again", size=2, **wish)
+    unknown = Counts.from_mapping({7: 5, 2: 9})
+    prune_drafter(drafter, unknown, tmp_path / "third", size=2, pins="none")
+    assert hashes(tmp_path / "third") == hashes(tmp_path / "out")
 
 
 def test_a_full_disk_is_told_and_leaves_nothing(

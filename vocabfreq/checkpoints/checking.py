@@ -16,7 +16,8 @@ from vocabfreq.checkpoints.kinds import Kind, find, kind_by_config, kind_by_tens
 from vocabfreq.checkpoints.mapchecks import check_d2t, check_t2d
 from vocabfreq.checkpoints.sizechecks import check_sizes, check_words, draft_size
 from vocabfreq.checkpoints.targetchecks import check_target
-from vocabfreq.errors import FileFormatError
+from vocabfreq.errors import FileFormatError, SourceError
+from vocabfreq.resolve import looks_like_repo
 
 SIZES = ("vocab_size", "draft_vocab_size", "hidden_size", "target_hidden_size")
 
@@ -32,8 +33,13 @@ def check_drafter(drafter: str | Path, target: str | Path | None = None) -> list
         Errors first; empty when nothing was found.
 
     Raises:
+        SourceError: one of the two is no folder.
         MissingExtraError: the weights are a torch file, and torch is not installed.
     """
+    for folder in (drafter, target):
+        if folder is not None and not Path(folder).is_dir():
+            hint = f"hf download {folder} --local-dir DIR" if looks_like_repo(str(folder)) else ""
+            raise SourceError(f"no folder {str(folder)!r}", hint=hint)
     found = list(_check(Path(drafter), None if target is None else Path(target)))
     return sorted(found, key=lambda one: one.level != "error")
 
@@ -105,7 +111,7 @@ def _check_maps(checkpoint: Checkpoint, rows: int, size: int) -> Iterator[Findin
     if d2t is not None and size == rows:
         yield finding("map-of-all", f"there is a d2t although K = V = {rows:,}")
     if d2t is not None:
-        yield from check_d2t(d2t, rows, size)
+        yield from check_d2t(d2t, t2d, rows, size)
     elif size < rows:
         yield finding("d2t-missing", f"there is no d2t for K = {size:,} of V = {rows:,}")
     yield from check_t2d(t2d, d2t, rows, size)

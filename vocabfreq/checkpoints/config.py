@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vocabfreq.errors import FileFormatError
+from vocabfreq.formats.how import MAX_ROWS, short
 from vocabfreq.resolve import looks_like_repo
 
 CONFIG = "config.json"
@@ -43,9 +44,11 @@ class ModelConfig:
         """
         value = self.raw.get(name, self.inner.get(name))
         if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-            raise FileFormatError(f"{self.path}: {name} {value!r}", expected="a whole number")
-        if value is not None and value < 1:
-            raise FileFormatError(f"{self.path}: {name} {value}", expected="a number above 0")
+            raise FileFormatError(f"{self.path}: {name} {short(value)}", expected="a whole number")
+        if value is not None and not 1 <= value <= MAX_ROWS:
+            raise FileFormatError(
+                f"{self.path}: {name} {short(value)}", expected=f"a number from 1 to {MAX_ROWS:,}"
+            )
         return value
 
     @property
@@ -82,7 +85,11 @@ class ModelConfig:
         inner = ModelConfig(self.path, new).inner
         (inner if "vocab_size" in inner else new)["vocab_size"] = rows
         new["draft_vocab_size"] = size
-        for part in (new, inner):
+        nested = [new[name] for name in NESTED if isinstance(new.get(name), dict)]
+        for part in nested:
+            if "draft_vocab_size" in part:
+                part["draft_vocab_size"] = size
+        for part in (new, *nested):
             if part is new or "tie_word_embeddings" in part:
                 part["tie_word_embeddings"] = False
         return new

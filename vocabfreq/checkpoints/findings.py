@@ -91,7 +91,13 @@ KINDS: dict[str, _Kind] = {
             "adds arange(K) to them: drafts ids that don't exist, or others",
             "adds them to draft ids: drafts ids that don't exist, or others",
         ),
-        "subtract arange(K) from d2t (vocabfreq convert reads it with --kind absolute)",
+        "subtract arange(K) from d2t, or export the drafter again with offsets (the ids alone, as "
+        "a list, vocabfreq convert reads with --kind token-map)",
+    ),
+    "d2t-unclear": _Kind(
+        "warning",
+        _same("takes them for offsets"),
+        "see which they are in what wrote them, and write a t2d, which tells",
     ),
     "d2t-zero": _Kind("error", _same("takes the first K target ids"), _D2T_FIX),
     "d2t-range": _Kind(

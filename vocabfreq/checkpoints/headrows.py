@@ -12,6 +12,7 @@ from vocabfreq.vocab import DraftVocab
 
 HEAD, EMBEDDINGS = "lm_head.weight", ("embed_tokens.weight", "wte.weight")
 PER_ROW = ("bias", "weight_scale", "weight_zero_point")
+PACKED = ("BOOL", "U8", "U16", "U32", "U64", "I16", "I32", "I64")  # no weights as they are
 SCALARS = ("weight_scale", "input_scale", "weight_scale_2")
 
 
@@ -117,6 +118,12 @@ def _is_per_row(tensor: Tensor, rows: int) -> bool:
 def _checked(weight: Tensor) -> Tensor:
     if len(weight.shape) != 2 or 0 in weight.shape:
         raise FileFormatError(f"{weight}", expected="a head of two dimensions, [rows, H]")
+    if weight.dtype in PACKED:
+        raise FileFormatError(
+            f"a packed head: {weight}",
+            expected="a head of floats, or I8 with scales by row",
+            hint="prune the drafter before quantising it, or one whose head is not quantised",
+        )
     return weight
 
 

@@ -7,20 +7,21 @@ import numpy as np
 import numpy.typing as npt
 
 from vocabfreq.checkpoints.findings import Finding, finding
-from vocabfreq.checkpoints.tensors import NUMPY, Tensor
+from vocabfreq.checkpoints.tensors import Tensor, is_map
 
 Array = npt.NDArray[Any]
 
 
-def check_d2t(d2t: Tensor, rows: int, size: int) -> Iterator[Finding]:
+def check_d2t(d2t: Tensor, t2d: Tensor | None, rows: int, size: int) -> Iterator[Finding]:
     """What is wrong with offsets.
 
     Args:
         d2t: the tensor.
+        t2d: the mask, if there is one; it can tell offsets from ids.
         rows: V.
         size: K.
     """
-    if len(d2t.shape) != 1 or d2t.dtype not in NUMPY or d2t.dtype == "BOOL":
+    if not is_map(d2t):
         yield finding("d2t-shape", f"{d2t}, not whole numbers [K]")
         return
     offsets = d2t.array().astype(np.int64)
@@ -29,12 +30,42 @@ def check_d2t(d2t: Tensor, rows: int, size: int) -> Iterator[Finding]:
     ids = offsets + np.arange(len(offsets))
     if len(offsets) < rows and not offsets.any():
         yield finding("d2t-zero", f"all {len(offsets):,} offsets of d2t are 0 although K < V")
-    elif _ascending(ids, rows):
-        return
-    elif _ascending(offsets, rows):
+    elif _holds_ids(offsets, mask_of(t2d, rows), rows):
         yield finding("d2t-absolute", _absolute(offsets, ids, rows))
-    else:
+    elif not _ascending(ids, rows):
         yield from _wrong_ids(ids, rows)
+    elif mask_of(t2d, rows) is None and len(ids) > 1 and _ascending(offsets, rows):
+        yield finding(
+            "d2t-unclear",
+            f"d2t could hold offsets or target ids: {offsets[0]} … {offsets[-1]} are unique and "
+            "ascending either way, and no t2d tells",
+        )
+
+
+def mask_of(t2d: Tensor | None, rows: int) -> Array | None:
+    """The mask as truth values [V]; None where there is none that can be one."""
+    fits = t2d is not None and t2d.dtype == "BOOL" and t2d.shape == (rows,)
+    return t2d.array() if fits and t2d is not None else None
+
+
+def _holds_ids(offsets: Array, mask: Array | None, rows: int) -> bool:
+    """Whether these are target ids where offsets belong, as far as that can be told."""
+    ids = offsets + np.arange(len(offsets))
+    if mask is not None:
+        as_offsets, as_ids = (
+            _kept(one, rows)[1] == len(one) and np.array_equal(_kept(one, rows)[0], mask)
+            for one in (ids, offsets)
+        )
+        if as_offsets or as_ids:
+            return not as_offsets
+    return not _ascending(ids, rows) and _ascending(offsets, rows)
+
+
+def _kept(ids: Array, rows: int) -> tuple[Array, int]:
+    """The mask of ids, and how many different ones it has."""
+    kept = np.zeros(rows, bool)
+    kept[ids[(ids >= 0) & (ids < rows)]] = True
+    return kept, int(kept.sum())
 
 
 def _ascending(ids: Array, rows: int) -> bool:
@@ -47,11 +78,11 @@ def _absolute(offsets: Array, ids: Array, rows: int) -> str:
     as_offsets = (
         f"as offsets they give id {ids[wrong[0]]} at row {wrong[0]}, beyond V = {rows:,}"
         if len(wrong)
-        else "as offsets they are not"
+        else "as offsets they give other ids than t2d keeps"
     )
     return (
-        f"d2t holds target ids, not offsets: {offsets[0]} … {offsets[-1]} are unique and "
-        f"ascending; {as_offsets}"
+        f"d2t holds target ids, not offsets: {offsets[0]} … {offsets[-1]} are unique ids below V; "
+        f"{as_offsets}"
     )
 
 
@@ -90,20 +121,17 @@ def check_t2d(t2d: Tensor | None, d2t: Tensor | None, rows: int, size: int) -> I
         if d2t is not None and size < rows:
             yield finding("t2d-missing", "there is a d2t but no t2d")
         return
-    if t2d.dtype != "BOOL" or t2d.shape != (rows,):
+    mask = mask_of(t2d, rows)
+    if mask is None:
         yield finding("t2d-disagrees", f"{t2d}, not BOOL [{rows}]")
         return
-    mask = t2d.array()
-    if d2t is None or len(d2t.shape) != 1 or d2t.dtype not in NUMPY:
+    if d2t is None or not is_map(d2t):
         if mask.sum() != size:
             yield finding("t2d-disagrees", f"t2d keeps {mask.sum():,} ids for K = {size:,} rows")
         return
     offsets = d2t.array().astype(np.int64)
-    ids = offsets + np.arange(len(offsets))
-    ids = offsets if not _ascending(ids, rows) and _ascending(offsets, rows) else ids
-    kept = np.zeros(rows, bool)
-    kept[ids[(ids >= 0) & (ids < rows)]] = True
-    differing = np.flatnonzero(kept != mask)
+    ids = offsets if _holds_ids(offsets, mask, rows) else offsets + np.arange(len(offsets))
+    differing = np.flatnonzero(_kept(ids, rows)[0] != mask)
     if len(differing):
         yield finding(
             "t2d-disagrees",

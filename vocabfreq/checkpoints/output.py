@@ -7,8 +7,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from vocabfreq.checkpoints.config import CONFIG
-from vocabfreq.errors import OverwriteError, VocabfreqError
+from vocabfreq.checkpoints.config import CONFIG, read_config
+from vocabfreq.errors import FileFormatError, OverwriteError, VocabfreqError
 
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx", ".npz")
 MAX_SMALL = 64 << 20
@@ -31,18 +31,39 @@ def check_free(out: Path, sources: list[Path], force: bool) -> None:
             raise OverwriteError(f"{out} is or holds {source}", expected="an output of its own")
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
+    if not out.is_dir():
+        if out.suffix != ".pt":  # may become a token map, whose writer looks at it
+            raise _file_in_the_way(out)
+        return
+    if not is_replaceable(out):
+        raise OverwriteError(
+            f"{out} is in the way, and is no folder that prune wrote",
+            expected=f"a folder of {CONFIG} with draft_vocab_size and model.safetensors, or of "
+            "freq_K.pt alone, without folders in it",
+            hint="choose another name, or remove it by hand if nothing in it is needed",
+        )
     if not force:
         raise OverwriteError(f"{out} is in the way", hint="--force (force=True) replaces it")
-    if out.is_dir() and not _is_replaceable(out):
-        raise OverwriteError(
-            f"{out} is a folder without config.json or freq_K.pt",
-            expected="a model folder to replace",
-            hint="remove it by hand if nothing in it is needed",
-        )
 
 
-def _is_replaceable(folder: Path) -> bool:
-    return (folder / CONFIG).is_file() or any(folder.glob("freq_*.pt"))
+def _file_in_the_way(out: Path) -> OverwriteError:
+    return OverwriteError(
+        f"{out} is a file", expected="a folder to be made", hint="choose another name"
+    )
+
+
+def is_replaceable(folder: Path) -> bool:
+    """Whether it looks like what prune writes: a pruned drafter, or a token map alone."""
+    inside = list(folder.iterdir())
+    if folder.is_symlink() or any(path.is_symlink() or path.is_dir() for path in inside):
+        return False
+    if all(path.match("freq_*.pt") for path in inside):
+        return True
+    try:
+        config = read_config(folder).raw
+    except FileFormatError:
+        return False
+    return "draft_vocab_size" in config and (folder / "model.safetensors").is_file()
 
 
 @contextlib.contextmanager
@@ -51,7 +72,10 @@ def new_folder(out: Path) -> Iterator[Path]:
 
     Raises:
         VocabfreqError: the disk is full, say.
+        OverwriteError: a file is in the way.
     """
+    if out.exists() and not out.is_dir():
+        raise _file_in_the_way(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.", suffix=".tmp"))
     try:
@@ -75,7 +99,7 @@ def _replace(new: Path, out: Path) -> None:
     except BaseException:
         old.rename(out)
         raise
-    shutil.rmtree(old) if old.is_dir() else old.unlink()
+    shutil.rmtree(old)
 
 
 def _umask() -> int:

@@ -17,12 +17,12 @@ from vocabfreq.checkpoints.fingerprints import check_tokenizers
 from vocabfreq.checkpoints.folder import Checkpoint, open_checkpoint
 from vocabfreq.checkpoints.head import own_head, target_head
 from vocabfreq.checkpoints.headrows import Head, embedding, is_head_tensor
-from vocabfreq.checkpoints.kinds import kind_by_config, kind_by_tensors
+from vocabfreq.checkpoints.kinds import find, kind_by_config, kind_by_tensors
 from vocabfreq.checkpoints.output import check_free, new_folder
 from vocabfreq.checkpoints.remarks import folder_remarks, map_remarks
 from vocabfreq.checkpoints.tokenmap import write_token_map
 from vocabfreq.checkpoints.verify import verify
-from vocabfreq.errors import FileFormatError, SelectionError
+from vocabfreq.errors import FileFormatError, RefusedError, SelectionError
 from vocabfreq.vocab import DraftVocab
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def prune_drafter(
     target: str | Path | None = None,
     *,
     force: bool = False,
+    allow_other_tokenizer: bool = False,
     **wish: Any,
 ) -> Pruned:
     """Prunes a drafter folder to the rows of some target ids.
@@ -78,7 +79,9 @@ def prune_drafter(
         vocab: the ids to keep, or a table that selects them.
         out: the new folder; for a token map a folder or a file that ends in `.pt`.
         target: folder of the target; needed where the drafter has no head of its own.
-        force: replace an output that is in the way.
+        force: replace an output that is in the way, if it looks like one of ours.
+        allow_other_tokenizer: take ids that were counted with another tokenizer.json than that of
+            a folder, and say so in the remarks.
         **wish: what a table selects by, as in `FrequencyTable.select`: `size`, `coverage`, `pins` …
 
     Raises:
@@ -86,34 +89,60 @@ def prune_drafter(
             taken from; names it.
         SelectionError: an id has no row; says how many.
         MismatchError: the tokenizer of a folder is not the one that counted.
+        RefusedError: vocabulary, drafter and target have different numbers of rows.
         OverwriteError: something is in the way of `out`.
     """
     folders = [Path(folder) for folder in (drafter, target) if folder is not None]
     out = Path(out)
     check_free(out, folders, force)
     config = read_config(folders[0])
-    chosen = selected(vocab, wish)
-    check_tokenizers(chosen.tokenizer, folders)
+    chosen = selected(vocab, wish, config.size("vocab_size"))
+    _check_rows(chosen, config, folders[1:])
+    remarks = tuple(check_tokenizers(chosen.tokenizer, folders, allow_other_tokenizer))
     if kind_by_config(config) == "shared":
-        return _token_map(config, chosen, out)
+        return _token_map(config, chosen, out, force, remarks)
     with ExitStack() as stack:
         own = stack.enter_context(open_checkpoint(folders[0]))
         if kind_by_config(config) is None and kind_by_tensors(config, own.tensors) == "shared":
-            return _token_map(config, chosen, out)
-        head = _choose_head(own, config, folders[1:], stack)
-        return _folder(own, config, head, chosen, out)
+            return _token_map(config, chosen, out, force, remarks)
+        head = _choose_head(own, config, chosen.rows, folders[1:], stack)
+        return _folder(own, config, head, chosen, out, remarks)
 
 
-def selected(vocab: "Chooser", wish: dict[str, Any]) -> DraftVocab:
+def _check_rows(vocab: DraftVocab, config: ModelConfig, target: list[Path]) -> None:
+    """V is one number: of the vocabulary, the drafter and the target."""
+    said = config.size("vocab_size")
+    if said not in (None, vocab.rows):
+        raise RefusedError(
+            f"the vocabulary is for V = {vocab.rows:,}, {config.path} says vocab_size {said:,}",
+            expected="one number of rows",
+            hint="take ids that were chosen for the target of this drafter",
+        )
+    for folder in target:
+        theirs = read_config(folder)
+        rows = theirs.size("vocab_size")
+        if rows not in (None, vocab.rows):
+            raise RefusedError(
+                f"the drafter and the vocabulary are for V = {vocab.rows:,}, {theirs.path} says "
+                f"vocab_size {rows:,}",
+                expected="one number of rows",
+                hint="give the target that the drafter was trained for",
+            )
+
+
+def selected(vocab: "Chooser", wish: dict[str, Any], rows: int | None = None) -> DraftVocab:
     """The ids to keep.
+
+    Args:
+        vocab: ids, or what they are chosen from.
+        wish: how they are chosen.
+        rows: V by the drafter's config, for counts that do not say it.
 
     Raises:
         SelectionError: a wish beside ids that are already chosen, or one that cannot be met.
     """
     if not isinstance(vocab, DraftVocab):
-        if "pins" in wish and not hasattr(vocab, "meta"):
-            raise SelectionError("pins beside counts that say nothing of special tokens")
-        return vocab.select(**wish)
+        return vocab.select(**wish) if hasattr(vocab, "meta") else _of_counts(vocab, wish, rows)
     given = [name for name, value in wish.items() if value is not None]
     if given:
         raise SelectionError(
@@ -124,10 +153,23 @@ def selected(vocab: "Chooser", wish: dict[str, Any]) -> DraftVocab:
     return vocab
 
 
+def _of_counts(counts: "Counts", wish: dict[str, Any], rows: int | None) -> DraftVocab:
+    """Counts of other tools know no special tokens: who leaves them out has to say so."""
+    if wish.get("pins") != "none":
+        raise SelectionError(
+            "counts alone do not say which ids are special",
+            expected="--pins none (pins='none')",
+            hint="to keep ids such as EOS all the same: vocabfreq export --pins none --keep ID, "
+            "and prune with that",
+        )
+    others = {name: value for name, value in wish.items() if name != "pins"}
+    return counts.select(rows=rows if counts.rows is None else None, **others)
+
+
 def _choose_head(
-    own: Checkpoint, config: ModelConfig, target: list[Path], stack: ExitStack
+    own: Checkpoint, config: ModelConfig, rows: int, target: list[Path], stack: ExitStack
 ) -> Head:
-    head = own_head(own.tensors, config.size("vocab_size"))
+    head = own_head(own.tensors, rows, config.size("draft_vocab_size"))
     if head is None and config.tied:
         head = embedding(own.tensors, "drafter")
     if head is None:
@@ -153,35 +195,29 @@ def _head_of(target: list[Path], own: Checkpoint, stack: ExitStack) -> Head:
 
 
 def _folder(
-    own: Checkpoint, config: ModelConfig, head: Head, vocab: DraftVocab, out: Path
+    own: Checkpoint,
+    config: ModelConfig,
+    head: Head,
+    vocab: DraftVocab,
+    out: Path,
+    remarks: tuple[str, ...],
 ) -> Pruned:
-    rows = config.size("vocab_size") or vocab.rows
-    kept = vocab if vocab.rows == rows else _of_rows(vocab, rows)
-    places = head.places(kept, rows)
+    places = head.places(vocab, vocab.rows)
     with new_folder(out) as folder:
-        left_out = write_drafter(folder, own, config, head, kept, places)
-        verify(folder, head, kept, places)
-    before = head.weight.nbytes
+        left_out = write_drafter(folder, own, config, head, vocab, places)
+        verify(folder, head, vocab, places)
+    before, masked = head.weight.nbytes, find(own.tensors, "t2d") is not None
     return Pruned(
         out,
-        kept,
+        vocab,
         f"the {head.owner}'s {head.weight.name}",
-        (before, before // head.weight.shape[0] * len(kept)),
-        tuple(folder_remarks(config, head, vocab, rows, left_out)),
+        (before, before // head.weight.shape[0] * len(vocab)),
+        (*remarks, *folder_remarks(config, head, masked, left_out)),
     )
 
 
-def _of_rows(vocab: DraftVocab, rows: int) -> DraftVocab:
-    """The same ids of as many rows as the drafter's config says."""
-    return DraftVocab.from_ids(
-        vocab.ranked,
-        rows=rows,
-        tokenizer=vocab.tokenizer,
-        coverage=vocab.coverage,
-        filled=vocab.filled,
-    )
-
-
-def _token_map(config: ModelConfig, vocab: DraftVocab, out: Path) -> Pruned:
-    path = write_token_map(vocab, out)
-    return Pruned(path, vocab, None, (0, 0), tuple(map_remarks(config, path)))
+def _token_map(
+    config: ModelConfig, vocab: DraftVocab, out: Path, force: bool, remarks: tuple[str, ...]
+) -> Pruned:
+    path = write_token_map(vocab, out, force)
+    return Pruned(path, vocab, None, (0, 0), (*remarks, *map_remarks(config, path)))

@@ -7,13 +7,14 @@ from vocabfreq.checkpoints.findings import Finding, finding
 from vocabfreq.checkpoints.headrows import Head
 from vocabfreq.checkpoints.kinds import find
 from vocabfreq.checkpoints.remarks import NORM
-from vocabfreq.checkpoints.tensors import Tensor
+from vocabfreq.checkpoints.tensors import Tensor, is_map
 
 
 def draft_size(config: ModelConfig, tensors: Mapping[str, Tensor]) -> int | None:
     """K: what config.json says, or else what d2t or the head have."""
     said = config.size("draft_vocab_size")
-    found = (find(tensors, name) for name in ("d2t", "lm_head.weight"))
+    d2t, head = (find(tensors, name) for name in ("d2t", "lm_head.weight"))
+    found = (d2t if d2t is not None and is_map(d2t) else None, head)
     return said or next((t.shape[0] for t in found if t is not None and t.shape), None)
 
 

@@ -158,3 +158,9 @@ class Tensor:
             raise FileFormatError(f"{self}", expected="whole numbers or truth values")
         data = b"".join(bytes(block) for block in self.blocks())
         return np.frombuffer(data, NUMPY[self.dtype]).reshape(self.shape)
+
+
+def is_map(tensor: Tensor) -> bool:
+    """Whether it can be a d2t: whole numbers in one dimension, at least one."""
+    whole = tensor.dtype in NUMPY and tensor.dtype != "BOOL"
+    return whole and len(tensor.shape) == 1 and tensor.shape[0] > 0

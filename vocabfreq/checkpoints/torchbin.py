@@ -58,5 +58,12 @@ def _tensor(path: Path, name: str, value: Any) -> Tensor:
     if dtype is None or not dense:
         kind = getattr(value, "dtype", type(value).__name__)
         raise FileFormatError(f"{path}: {name!r} is {kind}", expected="a dense tensor of numbers")
+    size, stored = value.numel() * value.element_size(), value.untyped_storage().nbytes()
+    if size > stored:  # expanded: the same numbers for many places
+        raise FileFormatError(
+            f"{path}: {name!r} {dtype} {list(value.shape)} has {stored:,} bytes in the file",
+            expected=f"{size:,} bytes",
+            hint="save it again after .contiguous()",
+        )
     flat = value.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
     return Tensor(name, dtype, tuple(value.shape), flat.nbytes, MemoryBytes(memoryview(flat)))

@@ -59,7 +59,15 @@ def prune(
     ] = KindChoice.auto,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Replace a model folder at OUT.", rich_help_panel=OUTPUT),
+        typer.Option("--force", help="Replace a pruned folder at OUT.", rich_help_panel=OUTPUT),
+    ] = False,
+    allow_other_tokenizer: Annotated[
+        bool,
+        typer.Option(
+            "--allow-other-tokenizer",
+            help="Take ids counted with another tokenizer.json than that of a folder.",
+            rich_help_panel=INPUT,
+        ),
     ] = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -77,9 +85,10 @@ def prune(
         "pins": pins.value if pins else None,
         "multiple_of": multiple_of,
     }
-    given = {name: value for name, value in wish.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in wish.items() if value is not None}
     kept = _read(vocab, kind.value, drafter, quiet)
-    pruned = prune_drafter(drafter, kept, output, target, force=force, **given)
+    given |= {"force": force, "allow_other_tokenizer": allow_other_tokenizer}
+    pruned = prune_drafter(drafter, kept, output, target, **given)
     for remark in pruned.remarks:
         render.note(f"note: {remark}", quiet=quiet)
     if as_json:
@@ -91,11 +100,24 @@ def prune(
 def _read(vocab: str, kind: Any, drafter: Path, quiet: bool) -> Any:
     """The ids or counts; where their file does not say V, the drafter's config.json does."""
     from vocabfreq.checkpoints.config import read_config
+    from vocabfreq.errors import FileFormatError
     from vocabfreq.formats import read
 
-    says_rows = vocab.endswith(".safetensors") or Path(vocab).is_dir()
-    rows = None if says_rows else read_config(drafter).size("vocab_size")
-    return read(vocab, kind, rows=rows, note=lambda text: render.note(text, quiet=quiet))
+    rows = read_config(drafter).size("vocab_size")
+    notes: list[str] = []
+    try:  # a file that says V is read as it is, and prune compares
+        kept = read(vocab, kind, note=notes.append)
+    except FileFormatError as error:
+        if rows is None and "--rows" not in error.hint:
+            raise
+        if rows is None:
+            hint = f"no vocab_size in {drafter}/config.json either: write it there"
+            raise FileFormatError(error.wrong, expected=error.expected, hint=hint) from None
+        notes.clear()
+        kept = read(vocab, kind, rows=rows, note=notes.append)
+    for text in notes:
+        render.note(text, quiet=quiet)
+    return kept
 
 
 def _as_dict(pruned: "Pruned") -> dict[str, Any]:
