@@ -110,6 +110,9 @@ def test_every_way_to_say_how_many(call: Call, counted: Path, tmp_path: Path) ->
         (["--size", 262, "--keep", "<|im_end|>"], 1, "--tokenizer TOK"),
         (["--size", 262, "--floor", "x=0.5"], 1, "no source 'x'; expected one of chat, code"),
         (["--size", 262, "--weight", "chat"], 2, "expected NAME=NUMBER"),
+        (["--size", 262, "--weight", "code=5", "--weight", "code=0"], 2, "--weight 'code' twice"),
+        (["--size", 262, "--floor", "code=0", "--floor", "code=1"], 2, "--floor 'code' twice"),
+        (["--size", 262, "--keep", "٣"], 1, "--keep '٣' is no id"),
         (["--size", 262, "--pins", "all"], 2, "'all' is not one of"),
         (["--size", 262, "--kind", "text"], 1, "f.safetensors is a safetensors file"),
     ],
@@ -186,10 +189,40 @@ def test_export_selects_from_counts_of_others(call: Call, tmp_path: Path) -> Non
     assert torchfile.load(out) == [3]
 
 
+def test_counts_are_summed_up_in_words(call: Call, counted: Path, tmp_path: Path) -> None:
+    out = tmp_path / "token_freq.pt"
+    code, text, _ = call("export", counted, "-f", "token-freq", "-o", out)
+    seen = np.count_nonzero(FrequencyTable.load(counted).counts.sum(axis=0))
+    assert (code, text.splitlines()[0]) == (0, f"{seen} ids with counts of V = 265 rows")
+    code, text, _ = call("convert", out, tmp_path / "copy.pt", "-f", "token-freq")
+    assert (code, text.splitlines()[0]) == (0, f"{seen} ids with counts")
+
+
+def test_a_floor_that_raises_the_size_is_told(call: Call, counted: Path, tmp_path: Path) -> None:
+    options = ("--size", 1, "--pins", "none", "-f", "json", "-o", tmp_path / "out.json")
+    code, text, _ = call("export", counted, *options, "--floor", "code=1")
+    assert code == 0 and "A floor raised K from 1." in text
+    code, text, _ = call("export", counted, *options, "--floor", "code=1", "--json")
+    assert json.loads(text)["size_without_floors"] == 1 < json.loads(text)["size"]
+    code, text, _ = call("export", counted, *options, "--floor", "code=0.01")
+    assert code == 0 and "A floor raised" not in text
+    pinned = ("--size", 1, "--keep", 1, "--keep", 2, *options[2:])
+    assert call("export", counted, *pinned, "--floor", "code=1")[0] == 0
+
+
+def test_export_honours_force_for_a_name(call: Call, counted: Path, tmp_path: Path) -> None:
+    options = ("--size", 10, "--pins", "none", "-f", "token-map", "-o", tmp_path / "freq_5.pt")
+    code, _, err = call("export", counted, *options)
+    assert code == 1 and "--force" in err
+    assert call("export", counted, *options, "--force")[0] == 0
+    assert len(torchfile.load(tmp_path / "freq_5.pt")) == 10
+
+
 def test_export_of_ids_that_were_chosen_already(call: Call, tmp_path: Path) -> None:
     DraftVocab.from_ids([1], rows=4).save(tmp_path / "v")
     code, _, err = call("export", tmp_path / "v", "--size", 1, "-f", "npy", "-o", tmp_path / "o")
-    assert code == 4 and "vocabfreq convert" in err
+    assert code == 4
+    assert f"vocabfreq convert {tmp_path / 'v'} {tmp_path / 'o'} --format npy" in err
 
 
 def test_what_is_in_the_way_stays(call: Call, counted: Path, tmp_path: Path) -> None:
@@ -232,14 +265,19 @@ def test_convert_refuses_to_guess_to_invent_and_to_lose(call: Call, tmp_path: Pa
     code, _, err = call("convert", source, out, "-f", "json", "--rows", 8)
     assert code == 1 and "--kind token-map, vocab-freq or modelopt" in err
     code, _, err = call("convert", source, out, "-f", "json", "--kind", "vocab-freq")
-    assert code == 4 and "vocabfreq export" in err
+    assert code == 4
+    told = (
+        f"vocabfreq export {source} --kind vocab-freq --size K --format json --pins none -o {out}"
+    )
+    assert told in err
     code, _, err = call(
         "convert", source, out, "-f", "token-freq", "--kind", "modelopt", "--rows", 8
     )
     assert code == 4 and "would be invented" in err
     table([[1, 2]]).save(source)
     code, _, err = call("convert", source, out, "-f", "npy")
-    assert code == 4 and "--size K --format npy" in err
+    assert code == 4
+    assert f"vocabfreq export {source} --size K --format npy -o {out}" in err
     assert not out.exists()
     assert call("convert", source, out, "-f", "token-freq")[0] == 0
     assert call("convert", out, tmp_path / "v.pt", "-f", "vocab-freq")[0] == 1

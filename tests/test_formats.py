@@ -136,7 +136,7 @@ def test_auto_knows_what_says_so_itself(tmp_path: Path) -> None:
             assert read(tmp_path / kind, rows=rows) == vocab
     table([[1, 2]]).save(tmp_path / "f")
     assert isinstance(read(tmp_path / "f"), FrequencyTable)
-    assert isinstance(read(saved(tmp_path / "p", torch.rand(4))), Counts)
+    assert isinstance(read(saved(tmp_path / "p", torch.full((4,), 0.25))), Counts)
     assert isinstance(read(saved(tmp_path / "c", {1: 2})), Counts)
 
 
@@ -303,12 +303,24 @@ def test_M10_ids_in_floats_are_refused(tmp_path: Path, dtype: str) -> None:
 
 
 def test_M10_counts_in_floats_are_not_exact(tmp_path: Path) -> None:
-    held = read(saved(tmp_path / "v.pt", torch.tensor([2.0, 0.0, 2.0**25])))
+    held = read(saved(tmp_path / "v.pt", torch.tensor([2.0, 0.0, 2.0**25])), "vocab-freq")
     assert isinstance(held, Counts) and not held.exact
-    with pytest.raises(RefusedError, match="would be invented"):
+    assert repr(held) == "Counts(frequencies in floats of 2 ids, V=3)"
+    with pytest.raises(RefusedError, match="would be invented") as refused:
         write(held, tmp_path / "out", "token-freq")
+    assert "probabilities" not in str(refused.value)
     write(held, tmp_path / "out", "vocab-freq")
-    assert read(tmp_path / "out") == held
+    assert read(tmp_path / "out", "vocab-freq") == held
+
+
+@pytest.mark.parametrize("values", [[5, 3, 999, 17, 2.0], [0.5, 0.498], [0.0], [0.4, 0.602]])
+def test_floats_are_frequencies_unasked_only_if_they_sum_to_one(
+    tmp_path: Path, values: list[float]
+) -> None:
+    path = saved(tmp_path / "v.pt", torch.tensor(values))
+    with pytest.raises(FileFormatError, match="(?s)floats that sum to .*--kind vocab-freq"):
+        read(path)
+    assert isinstance(read(path, "vocab-freq"), Counts)
 
 
 # M11: lists from strangers.
@@ -447,10 +459,27 @@ def test_other_tensors_are_refused_in_words(tmp_path: Path, make: Any, message: 
 
 
 def test_files_that_promise_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with zipfile.ZipFile(tmp_path / "bomb.pt", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("archive/data.pkl", bytes(torchfile.MAX_BYTES + 1))
+    for name in ("data.pkl", "data/0"):  # what is followed here, and what torch reads
+        with zipfile.ZipFile(tmp_path / "bomb.pt", "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr(f"archive/{name}", b"K\x01" * 10**5)
+        for kind in ("auto", "token-map", "mapping"):
+            with pytest.raises(FileFormatError, match=f"is compressed .'archive/{name}'"):
+                read(tmp_path / "bomb.pt", kind, rows=8)
+    with zipfile.ZipFile(tmp_path / "long.pt", "w") as archive:
+        archive.writestr("archive/data.pkl", bytes(torchfile.MAX_PICKLE + 1))
+    with pytest.raises(FileFormatError, match="a pickle of 20,971,521 bytes"):
+        read(tmp_path / "long.pt")
+    with zipfile.ZipFile(tmp_path / "large.pt", "w") as archive:
+        archive.writestr("archive/data/0", b"")
+    large = (tmp_path / "large.pt").read_bytes()
+    place = large.index(b"PK\x01\x02") + 24  # the unpacked size, in the directory
+    size = (torchfile.MAX_BYTES + 1).to_bytes(4, "little")
+    (tmp_path / "large.pt").write_bytes(large[:place] + size + large[place + 4 :])
     with pytest.raises(FileFormatError, match="unpacks to 268,435,457 bytes"):
-        read(tmp_path / "bomb.pt")
+        read(tmp_path / "large.pt")
+    (tmp_path / "cut.pt").write_bytes(large[:-9])  # torch reads on where zipfile does not
+    with pytest.raises(FileFormatError, match="cut.pt is a broken archive"):
+        read(tmp_path / "cut.pt")
     header = b"{'descr': '<i8', 'fortran_order': False, 'shape': (1000000000000,), }\n"
     npy = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
     (tmp_path / "d2t.npy").write_bytes(npy + bytes(80))
@@ -534,10 +563,10 @@ def test_deep_values_are_refused_in_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_probabilities_of_every_precision(tmp_path: Path, dtype: str) -> None:
     held = read(
-        saved(tmp_path / "v.pt", torch.tensor([0.5, 0.0, 0.25], dtype=getattr(torch, dtype)))
+        saved(tmp_path / "v.pt", torch.tensor([0.75, 0.0, 0.25], dtype=getattr(torch, dtype)))
     )
     assert isinstance(held, Counts)
-    assert (held.vector().tolist(), held.exact) == ([0.5, 0.0, 0.25], False)
+    assert (held.vector().tolist(), held.exact) == ([0.75, 0.0, 0.25], False)
 
 
 # Text and JSON.
@@ -557,6 +586,10 @@ def test_text_and_json_lists(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"fingerprint": "00"}, "do not agree"),
+        ({"filled": -3}, "filled is -3 of 3 ids; expected 0 to 3"),
+        ({"filled": 4}, "filled is 4 of 3 ids"),
+        ({"coverage": {"a": 7.5}}, "coverage of 'a' is 7.5; expected 0 to 1"),
+        ({"coverage": {"a": -0.1}}, "coverage of 'a' is -0.1"),
         ({"ranked": [1, 2]}, "do not agree"),
         ({"target_ids": [1, 3, 9]}, "do not agree"),
         ({"target_ids": [1.5]}, r"Expected `int`, got `float` - at `\$.target_ids\[0\]`"),
@@ -634,7 +667,11 @@ def drafter(folder: Path, config: Any, **tensors: Any) -> Path:
 def test_a_checkpoint(tmp_path: Path) -> None:
     folder = drafter(tmp_path / "d", {"vocab_size": 4, "draft_vocab_size": 2}, d2t=[1, 2])
     assert ids_of(read(folder)) == ids_of(read(folder / "model.safetensors")) == [1, 3]
-    drafter(folder, {"text_config": {"vocab_size": 4}}, d2t=[1, 2])
+    for name in ("text_config", "transformer_layer_config"):
+        drafter(folder, {name: {"vocab_size": 4}}, d2t=[1, 2])
+        assert ids_of(read(folder)) == [1, 3]
+    mask = [False, True, False, True]
+    drafter(folder, {}, **{"model.d2t": [1, 2], "model.t2d": mask, "model.not_d2t": [0]})
     assert ids_of(read(folder)) == [1, 3]
     drafter(folder, {}, d2t=[1, 2], t2d=[False, True, False, True])
     assert ids_of(read(folder)) == [1, 3]
@@ -656,6 +693,11 @@ def test_a_checkpoint(tmp_path: Path) -> None:
         ({"vocab_size": 4}, {"d2t": [1, 3]}, "(?s)id 4 at position 1.*target ids"),
         ({"vocab_size": 5}, {"d2t": [1], "t2d": [False, True]}, "(?s)config says 5.*--rows 2"),
         ({"vocab_size": 4, "draft_vocab_size": 3}, {"d2t": [1, 2]}, "draft_vocab_size 3"),
+        (
+            {"vocab_size": 4},
+            {"a.d2t": [1, 2], "b.d2t": [1, 2]},
+            "has 2 tensors d2t: .*expected one",
+        ),
     ],
 )
 def test_a_checkpoint_that_does_not_hold_together(
@@ -673,6 +715,12 @@ def test_a_sharded_checkpoint(tmp_path: Path) -> None:
     index.write_text(json.dumps({"weight_map": {"d2t": "b.safetensors", "w": "a.safetensors"}}))
     with pytest.raises(FileFormatError, match="no model.safetensors"):
         read(tmp_path)
+    save_file({"model.d2t": np.array([1, 2])}, tmp_path / "c.safetensors")
+    for name, file in (("d2t", "b"), ("model.d2t", "c")):
+        index.write_text(
+            json.dumps({"weight_map": {name: f"{file}.safetensors", "t2d": "a.safetensors"}})
+        )
+        assert ids_of(read(tmp_path)) == [1, 3]
     index.write_text(json.dumps({"weight_map": {"d2t": "../b.safetensors"}}))
     with pytest.raises(FileFormatError, match=r"names '../b.safetensors'"):
         read(tmp_path)
@@ -763,14 +811,14 @@ def test_only_a_file_of_the_same_format_is_replaced(tmp_path: Path) -> None:
     for kind in IDS:
         out = tmp_path / kind
         write(first, out, kind)  # type: ignore[arg-type]
-        write(second, out, kind)  # type: ignore[arg-type]
+        write(second, out, kind, force=kind == "modelopt")  # type: ignore[arg-type]
         assert read(out, kind, rows=8) == second  # type: ignore[arg-type]
     table([[1, 2]]).save(tmp_path / "f")
     before = (tmp_path / "f").read_bytes()
     (tmp_path / "config.json").write_text('{"vocab_size": 8}')
     for kind in set(IDS) - {"npy"}:
         for name in ("f", "config.json"):
-            with pytest.raises(OverwriteError, match=f"in the way, and no {kind} file"):
+            with pytest.raises(OverwriteError, match=f"in the way, and no.* {kind} file"):
                 write(first, tmp_path / name, kind)  # type: ignore[arg-type]
         with pytest.raises(OverwriteError, match="is a folder"):
             write(first, tmp_path, kind, force=True)  # type: ignore[arg-type]
@@ -785,6 +833,82 @@ def test_only_a_file_of_the_same_format_is_replaced(tmp_path: Path) -> None:
         write(first, tmp_path / "g", "npy")
     write(first, tmp_path / "f", "json", force=True)
     assert read(tmp_path / "f") == first
+
+
+def standing(folder: Path) -> dict[str, Path]:
+    """A file of every format, and others that can be read as one of them."""
+    folder.mkdir()
+    for kind in FORMATS:
+        held = table([[1, 2]]) if "freq" in kind else DraftVocab.from_ids([0], rows=2)
+        write(held, folder / kind, kind)
+    (folder / "list.json").write_text("[1, 0]")
+    (folder / "object.json").write_text('{"target_ids": [1], "rows": 2}')
+    (folder / "ids.txt").write_text("1\n0\n")
+    np.save(folder / "ids.npy", np.array([1, 0]))
+    saved(folder / "ids.pt", tensor(1, 0))
+    saved(folder / "mask.pt", torch.tensor([True, False]))
+    saved(folder / "d2t.pt", {"d2t": tensor(0, 0)})
+    saved(folder / "shares.pt", torch.tensor([0.5, 0.5]))
+    table([[1, 2]]).save(folder / "frequency")
+    return {path.name: path for path in folder.iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize("kind", sorted(set(FORMATS) - {"npy"}))
+def test_a_file_is_replaced_only_if_it_shows_that_it_is_of_the_format(
+    tmp_path: Path, kind: Any
+) -> None:
+    needs(*TENSORS)
+    held = table([[3, 4]]) if "freq" in kind else DraftVocab.from_ids([1], rows=2)
+    for name, path in standing(tmp_path / "s").items():
+        before = path.read_bytes()
+        if name == kind and kind not in ("vocab-freq", "modelopt"):
+            write(held, path, kind)
+            assert path.read_bytes() != before
+            continue
+        with pytest.raises(OverwriteError, match="in the way"):
+            write(held, path, kind)
+        assert path.read_bytes() == before
+        write(held, path, kind, force=True)
+        assert read(path, kind, rows=2) is not None
+
+
+def test_M10_offsets_in_another_order_are_told_whatever_holds_them(tmp_path: Path) -> None:
+    saved(tmp_path / "bare.pt", tensor(3, 0))
+    saved(tmp_path / "dict.pt", {"d2t": tensor(3, 0)})
+    np.save(tmp_path / "d2t.npy", np.array([3, 0]))
+    for name, kind in (("bare.pt", "modelopt"), ("dict.pt", "auto"), ("d2t.npy", "auto")):
+        said: list[str] = []
+        assert ids_of(read(tmp_path / name, kind, rows=4, note=said.append)) == [3, 1]  # type: ignore[arg-type]
+        assert len(said) == 1 and "rows of the head trained with it" in said[0]
+
+
+def test_a_dict_of_two_formats_is_not_guessed(tmp_path: Path) -> None:
+    both = {"selected_token_ids": tensor(1), "target_vocab_size": 4, "d2t": tensor(2)}
+    path = saved(tmp_path / "x.pt", both)
+    with pytest.raises(FileFormatError, match="(?s)nemo and what mapping.*--kind nemo or mapping"):
+        read(path, rows=4)
+    assert ids_of(read(path, "nemo")) == [1]
+    assert ids_of(read(path, "mapping", rows=4)) == [2]
+
+
+def test_hints_name_a_kind_only_if_it_reads_the_file(tmp_path: Path) -> None:
+    for value in (tensor(1, 3), {"d2t": tensor(1, 3)}):
+        path = saved(tmp_path / "x.pt", value)
+        with pytest.raises(FileFormatError, match="as (target )?ids it makes sense") as refused:
+            read(path, "mapping" if isinstance(value, dict) else "modelopt", rows=4)
+        if "--kind token-map" in str(refused.value):
+            assert ids_of(read(path, "token-map", rows=4)) == [1, 3]
+        assert ("--kind" in str(refused.value)) is not isinstance(value, dict)
+    path = saved(tmp_path / "n.pt", {"selected_token_ids": tensor(1, 1), "target_vocab_size": 4})
+    with pytest.raises(FileFormatError) as refused:
+        read(path)
+    assert "--kind" not in str(refused.value)
+
+
+def test_a_name_that_says_another_number_is_taken_when_forced(tmp_path: Path) -> None:
+    out = tmp_path / "freq_7.pt"
+    write(DraftVocab.from_ids([1, 0], rows=8), out, "token-map", force=True)
+    assert torchfile.load(out) == [1, 0]
 
 
 def test_a_file_that_reads_back_differently_is_removed(

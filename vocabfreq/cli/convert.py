@@ -35,8 +35,8 @@ def convert(
         bool,
         typer.Option(
             "--force",
-            help="Replace OUT even if it is something else; take all-zero offsets, or another "
-            "length than the name says, as they are.",
+            help="Replace OUT, a file, whatever it is; take all-zero offsets, or another length "
+            "than a name says, as they are.",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,

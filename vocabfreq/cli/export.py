@@ -46,7 +46,8 @@ def export(
         list[str] | None,
         typer.Option(
             metavar="ID|TOKEN",
-            help="One more id to keep; a token's text needs --tokenizer. Repeat for more.",
+            help="One more id to keep (digits are an id); a token's text needs --tokenizer. "
+            "Repeat for more.",
             rich_help_panel=WHICH,
         ),
     ] = None,
@@ -88,7 +89,9 @@ def export(
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Replace OUT even if it is something else.", rich_help_panel=OUTPUT
+            "--force",
+            help="Replace OUT, a file, whatever it is; take freq_K.pt for another number of ids.",
+            rich_help_panel=OUTPUT,
         ),
     ] = False,
     as_json: JsonOption = False,
@@ -139,13 +142,16 @@ def _check_nothing_chosen(wish: dict[str, Any], form: str) -> None:
 
 def _numbers(texts: list[str] | None, option: str) -> dict[str, float] | None:
     """NAME=NUMBER, repeated; what numbers make sense is for the library to say."""
-    numbers = {}
+    numbers: dict[str, float] = {}
     for text in texts or []:
         name, _, number = text.rpartition("=")
         try:
-            numbers[name] = float(number)
+            value = float(number)
         except ValueError:
             name = ""
         if not name:
             raise typer.BadParameter(f"{option} {text!r}; expected NAME=NUMBER")
+        if name in numbers:
+            raise typer.BadParameter(f"{option} {name!r} twice; expected one number for it")
+        numbers[name] = value
     return numbers or None

@@ -1,7 +1,9 @@
 """What `export` and `convert` do and show once their options are parsed."""
 
+import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +49,14 @@ class Written:
         form: the format.
         output: the file.
         pinned: how many ids were kept whatever their count; None if nothing was selected.
+        asked: K without the floors, where these raised it.
     """
 
     what: DraftVocab | Counts | FrequencyTable
     form: str
     output: Path
     pinned: int | None = None
+    asked: int | None = None
 
     def show(self, *, as_json: bool, quiet: bool) -> None:
         """The summary."""
@@ -72,13 +76,15 @@ class Written:
         told |= {"rows": what.rows, "size": len(what), "fingerprint": what.fingerprint}
         told |= {"tokenizer": what.tokenizer, "coverage": dict(what.coverage)}
         told |= {"filled": what.filled}
+        if self.asked is not None:
+            told |= {"size_without_floors": self.asked}
         return told if self.pinned is None else told | {"pinned": self.pinned}
 
     def _print(self) -> None:
         if isinstance(self.what, DraftVocab):
             self._print_vocab(self.what)
         else:
-            print(render.clean(f"{self.what!r}"))
+            print(_counted(self.what))
         print(f"Wrote {self.output} ({self.form}).")
 
     def _print_vocab(self, vocab: DraftVocab) -> None:
@@ -86,10 +92,21 @@ class Written:
         pinned = "" if self.pinned is None else f", {self.pinned:,} of them pinned"
         filled = f", {vocab.filled:,} never seen and filled in" if vocab.filled else ""
         print(f"K = {len(vocab):,} of V = {vocab.rows:,} rows ({share}){pinned}{filled}")
+        if self.asked is not None:
+            print(f"A floor raised K from {self.asked:,}.")
         if vocab.coverage:
             rows = [[name, render.percent(share)] for name, share in vocab.coverage.items()]
             rows = rows[len(rows) == 2 :]  # of one source, all sources are the same
             render.print_table("", ["source", "share of tokens kept"], rows)
+
+
+def _counted(held: Counts | FrequencyTable) -> str:
+    """How many ids have counts, in words."""
+    if isinstance(held, Counts):
+        rows = "" if held.rows is None else f" of V = {held.rows:,} rows"
+        return f"{len(held):,} ids with {held.called}{rows}"
+    seen = held.emittable & (held.counts.sum(axis=0) > 0)
+    return f"{int(seen.sum()):,} ids with counts of V = {held.rows:,} rows"
 
 
 def run_export(file: str, output: Path, asked: Export, *, force: bool, note: Note) -> Written:
@@ -98,22 +115,42 @@ def run_export(file: str, output: Path, asked: Export, *, force: bool, note: Not
     Raises:
         VocabfreqError: the file holds ids already, the wish cannot be met, or writing is refused.
     """
-    held = read(file, asked.kind, rows=asked.rows, note=note)
+    rows = asked.rows
+    held = read(file, asked.kind, rows=rows, note=note)
     if isinstance(held, DraftVocab):
         raise RefusedError(
             f"{file} holds ids that were chosen already, and no counts",
             expected="a frequency file, or counts of another tool",
-            hint=f"vocabfreq convert {file} OUT --format {asked.form}",
+            hint=_command(
+                "convert", file, output, "--format", asked.form, *_told(asked.kind, rows)
+            ),
         )
     if asked.form in COUNT_FORMATS:
         write(held, output, asked.form, force=force)
         return Written(held, asked.form, output)
     if isinstance(held, Counts):
-        vocab, pinned = _select_counts(held, file, asked)
+        extra = _checked_keep(held, file, asked)
+        select, pinned = partial(held.select, rows=rows, extra_ids=extra), len(extra)
     else:
-        vocab, pinned = _select_table(held, asked)
+        extra = _ids(asked.keep, held, asked.tokenizer)
+        pinned = len(pinned_ids(held.meta, held.emittable, asked.pins, extra))
+        select = partial(held.select, pins=asked.pins, extra_ids=extra)
+    vocab = select(**asked.wish)
     write(vocab, output, asked.form, force=force)
-    return Written(vocab, asked.form, output, pinned)
+    return Written(vocab, asked.form, output, pinned, _without_floors(select, asked.wish, vocab))
+
+
+def _without_floors(
+    select: Callable[..., DraftVocab], wish: dict[str, Any], vocab: DraftVocab
+) -> int | None:
+    """K as it would be without floors, None where that is what it is."""
+    if not wish.get("floors"):
+        return None
+    try:
+        size = len(select(**wish | {"floors": None}))
+    except SelectionError:  # such as a size below the pins, which only a floor lifts above them
+        return None
+    return size if size < len(vocab) else None
 
 
 def run_convert(file: str, output: Path, form: Any, *, force: bool, **how: Any) -> Written:
@@ -123,6 +160,14 @@ def run_convert(file: str, output: Path, form: Any, *, force: bool, **how: Any) 
         VocabfreqError: the input is not what it should be, or something would be lost or invented.
     """
     held = read(file, force=force, **how)
+    if not isinstance(held, DraftVocab) and form not in COUNT_FORMATS:
+        pins = ("--pins", "none") if isinstance(held, Counts) else ()
+        told = (*_told(how["kind"], how["rows"]), "--size", "K", "--format", form, *pins)
+        raise RefusedError(
+            f"{file} says how often ids occur, not which to keep",
+            expected=f"a size, to make a {form} file of it",
+            hint=_command("export", file, *told, "-o", output) + " for some number K",
+        )
     write(held, output, form, force=force)
     if form == "token-map" and isinstance(held, DraftVocab) and _has_no_rank(held):
         how["note"](f"{file} has no ranking; the ids in {output} ascend")
@@ -133,26 +178,29 @@ def _has_no_rank(vocab: DraftVocab) -> bool:
     return bool((vocab.ranked == vocab.target_ids).all()) and len(vocab) > 1
 
 
-def _select_table(table: FrequencyTable, asked: Export) -> tuple[DraftVocab, int]:
-    extra = _ids(asked.keep, table, asked.tokenizer)
-    pinned = pinned_ids(table.meta, table.emittable, asked.pins, extra)
-    return table.select(pins=asked.pins, extra_ids=extra, **asked.wish), len(pinned)
+def _command(name: str, *arguments: object) -> str:
+    return shlex.join(["vocabfreq", name, *map(str, arguments)])
 
 
-def _select_counts(counts: Counts, file: str, asked: Export) -> tuple[DraftVocab, int]:
+def _told(kind: str, rows: int | None) -> list[str]:
+    """The options that say what the input is, as they were given."""
+    told = [] if kind == "auto" else ["--kind", kind]
+    return told if rows is None else [*told, "--rows", str(rows)]
+
+
+def _checked_keep(counts: Counts, file: str, asked: Export) -> list[int]:
     if asked.pins != "none":
         raise SelectionError(
             f"{file} holds counts alone: it does not say which ids are special",
             expected="--pins none",
             hint="name the ids that must stay, such as EOS, with --keep ID",
         )
-    extra = _ids(asked.keep, counts, asked.tokenizer)
-    return counts.select(rows=asked.rows, extra_ids=extra, **asked.wish), len(extra)
+    return _ids(asked.keep, counts, asked.tokenizer)
 
 
 def _ids(keep: Iterable[str], held: FrequencyTable | Counts, spec: str | None) -> list[int]:
     """Ids as given, texts of tokens through the tokenizer."""
-    texts = [text for text in keep if not text.isdecimal()]
+    texts = [text for text in keep if not (text.isascii() and text.isdecimal())]
     found = _looked_up(texts, held, spec) if texts else {}
     return sorted({found[text] if text in found else int(text) for text in keep})
 

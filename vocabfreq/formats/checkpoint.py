@@ -4,6 +4,7 @@ Only these two small tensors are read; the weights stay where they are.
 """
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,9 @@ def load_checkpoint(place: Place, how: How) -> DraftVocab:
 
 
 def _rows(config: dict[str, Any]) -> Any:
-    inner = config.get("text_config")
-    return config.get("vocab_size", inner.get("vocab_size") if isinstance(inner, dict) else None)
+    inner = (config.get(name) for name in ("text_config", "transformer_layer_config"))
+    places = [config, *(place for place in inner if isinstance(place, dict))]
+    return next((place["vocab_size"] for place in places if "vocab_size" in place), None)
 
 
 def _check_size(config: dict[str, Any], size: int, name: str) -> None:
@@ -62,7 +64,8 @@ def _holder(place: Place, tensor: str) -> Path:
     if place.name is not None:
         return place.path
     weights = _json(place, INDEX).get("weight_map")
-    name = weights.get(tensor) if isinstance(weights, dict) else None
+    weights = weights if isinstance(weights, dict) else {}
+    name = weights.get(_named(weights, tensor, place.called))
     names = place.names("*.safetensors")
     if name is None:
         name = names[0] if len(names) == 1 else "model.safetensors"
@@ -76,6 +79,16 @@ def _holder(place: Place, tensor: str) -> Path:
             f"{place.called} has no {name}", expected="a drafter folder with safetensors"
         )
     return path
+
+
+def _named(names: Iterable[str], tensor: str, where: str) -> str | None:
+    """The full name of a tensor, which may stand behind a prefix such as `model.`."""
+    found = [name for name in names if name.rpartition(".")[2] == tensor]
+    if len(found) > 1 and tensor not in found:
+        raise FileFormatError(
+            f"{where} has {len(found)} tensors {tensor}: {short(found)}", expected="one"
+        )
+    return tensor if tensor in found else next(iter(found), None)
 
 
 def _json(place: Place, name: str) -> dict[str, Any]:
@@ -94,16 +107,17 @@ def _json(place: Place, name: str) -> dict[str, Any]:
 def _tensor(path: Path, name: str) -> Array | None:
     try:
         with safe_open(str(path), "numpy") as file:
-            if name not in file.keys():  # noqa: SIM118 (a safetensors handle is no dict)
+            found = _named(file.keys(), name, path.name)
+            if found is None:
                 return None
-            view = file.get_slice(name)
+            view = file.get_slice(found)
             dtype, shape = view.get_dtype(), view.get_shape()
             if dtype not in _DTYPES[name] or len(shape) != 1 or shape[0] > MAX_ROWS:
                 raise FileFormatError(
                     f"{path.name}: {name} is {dtype} {shape}",
                     expected="BOOL [V]" if name == "t2d" else "I64 [K]",
                 )
-            tensor: Array = file.get_tensor(name)
+            tensor: Array = file.get_tensor(found)
             return tensor
     except (SafetensorError, OSError) as error:
         raise FileFormatError(f"{path.name} is not a safetensors file: {error}") from None

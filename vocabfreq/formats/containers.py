@@ -32,9 +32,11 @@ def container_of(path: Path) -> Container:
         return "safetensors"
     if head[:6] == b"\x93NUMPY":
         return "npy"
-    if head[:4] == b"PK\x03\x04" or head[:1] == b"\x80" or path.suffix in _TORCH_NAMES:
+    if head[:4] == b"PK\x03\x04" or head[:1] == b"\x80":
         return "torch"
-    return "json" if head.lstrip()[:1] in (b"[", b"{") else "text"
+    if head.lstrip()[:1] in (b"[", b"{"):
+        return "json"
+    return "torch" if path.suffix in _TORCH_NAMES else "text"
 
 
 def load_value(path: Path) -> Any:

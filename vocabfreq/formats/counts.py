@@ -20,11 +20,11 @@ Values = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Counts:
-    """Counts or probabilities of the ids that occur.
+    """Counts or other frequencies of the ids that occur.
 
     Attributes:
         ids: int64 [N], ascending and unique.
-        values: int64 [N] counts or float64 [N] probabilities, all above 0.
+        values: int64 [N] counts or float64 [N] probabilities or the like, all above 0.
         rows: V, None where the file does not say it.
         fill: int64 [M], ids that never occur and may fill a vocabulary, where that needs saying.
     """
@@ -80,8 +80,20 @@ class Counts:
 
     @property
     def exact(self) -> bool:
-        """Whether these are counts, not probabilities."""
+        """Whether these are counts, not floats."""
         return self.values.dtype.kind == "i"
+
+    @property
+    def normalized(self) -> bool:
+        """Whether these are probabilities: floats that sum to about 1."""
+        return not self.exact and bool(abs(self.values.sum() - 1) < 1e-3)
+
+    @property
+    def called(self) -> str:
+        """What these are, in words."""
+        if self.exact:
+            return "counts"
+        return "probabilities" if self.normalized else "frequencies in floats"
 
     def vector(self, rows: int | None = None) -> Values:
         """One value per target id, [V].
@@ -125,7 +137,7 @@ class Counts:
         """
         if wish.get("min_count") is not None and not self.exact:
             raise SelectionError(
-                f"min_count {wish['min_count']} of probabilities", expected="a size or a coverage"
+                f"min_count {wish['min_count']} of {self.called}", expected="a size or a coverage"
             )
         from vocabfreq.formats.unknown import table_of
 
@@ -148,9 +160,8 @@ class Counts:
 
     def __repr__(self) -> str:
         """What is known."""
-        what = "counts" if self.exact else "probabilities"
         rows = "V unknown" if self.rows is None else f"V={self.rows:,}"
-        return f"Counts({what} of {len(self):,} ids, {rows})"
+        return f"Counts({self.called} of {len(self):,} ids, {rows})"
 
 
 def _whole(value: object, top: int) -> bool:

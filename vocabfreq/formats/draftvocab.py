@@ -15,7 +15,7 @@ from safetensors.numpy import save
 
 from vocabfreq.atomic import write_atomically
 from vocabfreq.errors import FileFormatError
-from vocabfreq.formats.how import check_rows
+from vocabfreq.formats.how import check_known, check_rows
 from vocabfreq.records import canonical_json
 from vocabfreq.vocab import DraftVocab
 
@@ -62,6 +62,7 @@ def load_draft_vocab(path: Path) -> DraftVocab:
             target_ids, ranked = (file.get_tensor(name) for name in TENSORS)
     except (SafetensorError, OSError) as error:
         raise FileFormatError(f"{path} is not a safetensors file: {error}") from None
+    check_known(meta.filled, meta.coverage, len(ranked), path.name)
     vocab = DraftVocab.from_ids(
         ranked, rows=meta.rows, tokenizer=meta.tokenizer, coverage=meta.coverage, filled=meta.filled
     )

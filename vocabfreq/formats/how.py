@@ -2,7 +2,7 @@
 
 import reprlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -102,6 +102,23 @@ def check_rows(rows: object, name: str) -> None:
         raise FileFormatError(
             f"{name} says {short(rows)} rows", expected=f"a whole number from 1 to {MAX_ROWS:,}"
         )
+
+
+def check_known(filled: int, coverage: Mapping[str, float], size: int, name: str) -> None:
+    """Refuses what cannot be known of K ids.
+
+    Raises:
+        FileFormatError: naming it.
+    """
+    if not 0 <= filled <= size:
+        raise FileFormatError(
+            f"{name}: filled is {short(filled)} of {size} ids", expected=f"0 to {size}"
+        )
+    for source, share in coverage.items():
+        if not 0 <= share <= 1:
+            raise FileFormatError(
+                f"{name}: coverage of {short(source)} is {short(share)}", expected="0 to 1"
+            )
 
 
 @contextmanager

@@ -9,9 +9,20 @@ import numpy as np
 
 from vocabfreq.atomic import write_atomically
 from vocabfreq.errors import FileFormatError
-from vocabfreq.formats.how import How, naming
+from vocabfreq.formats.how import How, check_known, naming
 from vocabfreq.formats.lists import vocab_from_list
 from vocabfreq.vocab import DraftVocab
+
+WRITTEN = {
+    "rows",
+    "size",
+    "tokenizer",
+    "fingerprint",
+    "filled",
+    "coverage",
+    "target_ids",
+    "ranked",
+}
 
 
 class _Object(msgspec.Struct, frozen=True):
@@ -39,6 +50,7 @@ def vocab_from_json(value: Any, name: str, how: How) -> DraftVocab:
             f"{name}: {error}", expected="a list of ids, or an object with target_ids and rows"
         ) from None
     rows = how.rows_of(name, held.rows)
+    check_known(held.filled, held.coverage, len(held.target_ids), name)
     with naming(name):
         vocab = DraftVocab.from_ids(
             held.target_ids if held.ranked is None else held.ranked,

@@ -26,17 +26,18 @@ def vocab_from_list(values: Any, name: str, how: How, rows: int | None = None) -
         FileFormatError: it is no list, or an id is no integer, repeated or outside the rows.
     """
     if isinstance(values, dict):
+        counts = all(isinstance(key, int) for key in values)
         raise FileFormatError(
             f"{name} is a {type(values).__name__} of {len(values)} keys, not a list of ids",
             expected="a list of ids; counts by id have no order",
-            hint="read it with --kind token-freq (kind='token-freq')",
+            hint="read it with --kind token-freq (kind='token-freq')" if counts else "",
         )
-    ids = _listed(values, name)
+    ids, bare = _listed(values, name), rows is None
     rows = how.rows_of(name, rows)
     if isinstance(ids, list):
         ids = _without_repeats(ids, name, how)
         _check_said(ids, name, how)
-    with naming(name, lambda: _as_offsets(ids, rows)):
+    with naming(name, lambda: _as_offsets(ids, rows, bare=bare)):
         return DraftVocab.from_ids(ids, rows=rows)
 
 
@@ -51,7 +52,7 @@ def check_name(name: str, size: int) -> None:
         raise FileFormatError(
             f"{name}: its name says {int(said[1])} ids, it holds {size}",
             expected=f"{int(said[1])} ids",
-            hint="give it the right name, or read it with --force (force=True)",
+            hint="give it the right name, or take it as it is with --force (force=True)",
         )
 
 
@@ -100,10 +101,11 @@ def _check_said(ids: list[Any], name: str, how: How) -> None:
         check_name(name, len(ids))
 
 
-def _as_offsets(ids: Any, rows: int) -> str:
+def _as_offsets(ids: Any, rows: int, *, bare: bool) -> str:
     """A hint when offsets were read as ids."""
     try:
         DraftVocab.from_d2t(np.array(ids, np.int64), rows=rows)
     except (FileFormatError, ValueError, TypeError, OverflowError):
         return ""
-    return "read as offsets it makes sense: --kind modelopt (kind='modelopt')"
+    where = ": --kind modelopt (kind='modelopt')" if bare else ""
+    return f"read as offsets it makes sense{where}"

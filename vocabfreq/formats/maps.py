@@ -13,7 +13,9 @@ from vocabfreq.formats.how import How, naming
 from vocabfreq.vocab import DraftVocab
 
 
-def vocab_from_map(d2t: Any, t2d: Any, name: str, how: How, rows: int | None = None) -> DraftVocab:
+def vocab_from_map(
+    d2t: Any, t2d: Any, name: str, how: How, rows: int | None = None, *, bare: bool = False
+) -> DraftVocab:
     """A vocabulary from offsets, a mask, or both, which must agree.
 
     Args:
@@ -22,6 +24,7 @@ def vocab_from_map(d2t: Any, t2d: Any, name: str, how: How, rows: int | None = N
         name: of the file, for messages.
         how: rows, and whether offsets that are all zero are meant.
         rows: V, where something beside the two says it.
+        bare: whether d2t is all that the file holds, so that it can be read as a list of ids too.
 
     Raises:
         FileFormatError: they do not agree, or break their encoding.
@@ -39,7 +42,7 @@ def vocab_from_map(d2t: Any, t2d: Any, name: str, how: How, rows: int | None = N
         return mask
     offsets = as_array(d2t, f"{name}: d2t")
     # Zeros that a mask confirms are the first ids, not a map that was never loaded.
-    with naming(f"{name}: d2t", lambda: _as_ids(offsets, mask, rows)):
+    with naming(f"{name}: d2t", lambda: _as_ids(offsets, mask, rows, bare=bare)):
         vocab = DraftVocab.from_d2t(offsets, rows=rows, force=how.force or mask is not None)
     if mask is not None and mask.fingerprint != vocab.fingerprint:
         raise _disagreement(vocab, mask, offsets, name)
@@ -50,8 +53,8 @@ def note_order(vocab: DraftVocab, name: str, how: How) -> None:
     """Says so when the rows of a drafter are not in the order of the vocabulary."""
     if not np.array_equal(vocab.ranked, vocab.target_ids):
         how.note(
-            f"{name}: d2t is not ascending, so the drafter's rows are in another order than those "
-            "of this vocabulary; whoever slices rows by t2d gets wrong ones"
+            f"{name}: d2t is not ascending, so the rows of the head trained with it are in another "
+            "order than those of this vocabulary; whoever slices rows by t2d gets wrong ones"
         )
 
 
@@ -71,18 +74,20 @@ def _disagreement(
         f"{name}: d2t keeps {len(vocab)} ids, t2d {len(mask)}; id {place} is in {side} and not in "
         f"{other}{zeros}",
         expected="the same ids in both",
-        hint=_as_ids(offsets, mask, mask.rows),
+        hint=_as_ids(offsets, mask, mask.rows, bare=False),
     )
 
 
-def _as_ids(offsets: Array, mask: DraftVocab | None, rows: int) -> str:
+def _as_ids(offsets: Array, mask: DraftVocab | None, rows: int, *, bare: bool) -> str:
     """A hint when target ids were read as offsets."""
     try:
         vocab = DraftVocab.from_ids(offsets, rows=rows)
     except FileFormatError:
         return ""
+    if mask is None and bare:
+        return "read as target ids it makes sense: --kind token-map (kind='token-map')"
     if mask is None:
-        return "read as target ids it makes sense: --kind token-map (kind='token-map') for a list"
+        return "d2t may hold target ids where offsets belong: as ids it makes sense"
     if mask.fingerprint != vocab.fingerprint:
         return ""
     return "d2t holds target ids where offsets belong: as ids it agrees with t2d"

@@ -31,7 +31,7 @@ def load_pair(place: Place, how: How) -> DraftVocab:
     if not any(found.values()):
         raise FileFormatError(f"{place.called} has no d2t.npy", expected="d2t.npy and t2d.npy")
     d2t, t2d = (path and load_npy(path) for path in found.values())
-    vocab = vocab_from_map(d2t, t2d, place.called, how)
+    vocab = vocab_from_map(d2t, t2d, place.called, how, bare=place.name is not None)
     if not how.force:
         check_name(f"d2t{size}.npy", len(vocab))
     note_order(vocab, place.called, how)

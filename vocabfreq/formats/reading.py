@@ -1,6 +1,6 @@
 """`read`: any file of ids or counts → what it holds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from vocabfreq.formats.how import How, Kind, short, warn
 from vocabfreq.formats.jsonfile import vocab_from_json
 from vocabfreq.formats.npypair import PAIR, has_pair, load_pair
 from vocabfreq.formats.places import Place, find
-from vocabfreq.formats.values import READERS, kinds_of
+from vocabfreq.formats.values import READERS, check_share, kinds_of
 from vocabfreq.vocab import DraftVocab
 
 if TYPE_CHECKING:
@@ -97,8 +97,16 @@ def _kind_of_safetensors(path: Path) -> Kind:
 
 def _only_kind(value: Any, name: str) -> Kind:
     kinds = kinds_of(value)
+    if kinds == ["vocab-freq"]:
+        check_share(value, name)
     if len(kinds) == 1:
         return kinds[0]
+    if kinds and isinstance(value, Mapping):
+        raise FileFormatError(
+            f"{name} holds what {' and what '.join(kinds)} files hold",
+            expected="one of these",
+            hint=f"say which to read: --kind {' or '.join(kinds)} (kind=…)",
+        )
     size = len(as_array(value, name)) if kinds else 0  # or refuses another shape
     if not kinds:
         what = f"a dict with {_keys(value)}" if isinstance(value, dict) else type(value).__name__

@@ -19,6 +19,7 @@ from vocabfreq.errors import FileFormatError
 from vocabfreq.extras import require
 
 MAX_BYTES = 256 << 20  # of a list, a mapping or a vector; V = 262,144 int64 are 2 MB
+MAX_PICKLE = 20 << 20  # of what is not tensors; 262,144 ids with counts are 3 MB
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _TAKES = {"APPEND": 1, "SETITEM": 2}
 _NUMBERS = {"BININT", "BININT1", "BININT2", "LONG1"}
@@ -83,20 +84,42 @@ def _plain(path: Path) -> Any:
         return _followed(_pickle_in(path))
     except FileFormatError:
         raise
-    except Exception:  # zipfile and pickletools raise many kinds; torch says what is wrong with it
-        return None
+    except Exception as error:  # zipfile and pickletools raise many kinds
+        with path.open("rb") as file:
+            packed = file.read(4) == b"PK\x03\x04"  # what torch takes for an archive
+        if packed and isinstance(error, zipfile.BadZipFile):
+            raise FileFormatError(f"{path.name} is a broken archive: {error}") from None
+        return None  # torch says what is wrong with it
 
 
 def _pickle_in(path: Path) -> bytes:
     with zipfile.ZipFile(path) as archive:
+        packed = [i.filename for i in archive.infolist() if i.compress_type != zipfile.ZIP_STORED]
         unpacked = sum(info.file_size for info in archive.infolist())
+        pickled = max(
+            (i.file_size for i in archive.infolist() if _is_pickle(i.filename)), default=0
+        )
         if unpacked > MAX_BYTES:
             raise FileFormatError(
                 f"{path.name} unpacks to {unpacked:,} bytes",
                 expected=f"at most {MAX_BYTES:,} bytes",
             )
-        names = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+        if packed:  # a few bytes can become millions
+            raise FileFormatError(
+                f"{path.name} is compressed ({packed[0][:80]!r})",
+                expected="a file as torch.save writes it, which compresses nothing",
+            )
+        if pickled > MAX_PICKLE:
+            raise FileFormatError(
+                f"{path.name} holds a pickle of {pickled:,} bytes",
+                expected=f"at most {MAX_PICKLE:,} bytes; tensors lie outside it",
+            )
+        names = [name for name in archive.namelist() if _is_pickle(name)]
         return archive.read(names[0]) if len(names) == 1 else b""
+
+
+def _is_pickle(name: str) -> bool:
+    return name.endswith("/data.pkl")
 
 
 def _followed(data: bytes) -> Any:

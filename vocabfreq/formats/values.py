@@ -13,11 +13,15 @@ from vocabfreq.formats.lists import vocab_from_list
 from vocabfreq.formats.maps import note_order, vocab_from_map
 from vocabfreq.vocab import DraftVocab
 
+MAPPING = {"d2t", "t2d"}
 NEMO = {"selected_token_ids", "target_vocab_size"}
 
 
 def kinds_of(value: Any) -> list[Kind]:
-    """Every reading that a value allows; a bare vector of integers allows three."""
+    """Every reading that a value allows; a bare vector of integers allows three.
+
+    One of floats allows frequencies, as far as `check_share` takes them.
+    """
     if isinstance(value, list | tuple):
         return ["token-map"]
     if isinstance(value, Mapping):
@@ -31,10 +35,11 @@ def kinds_of(value: Any) -> list[Kind]:
 
 
 def _kinds_of_mapping(value: Mapping[Any, Any]) -> list[Kind]:
-    if value.keys() >= NEMO:
-        return ["nemo"]
+    held: list[Kind] = ["nemo"] if value.keys() >= NEMO else []
     if "d2t" in value:
-        return ["mapping"]
+        held.append("mapping")
+    if held:
+        return held
     return ["token-freq"] if value and all(isinstance(key, int) for key in value) else []
 
 
@@ -44,6 +49,23 @@ def counts_from_vector(value: Any, name: str, how: How) -> Counts:
         counts = Counts.from_vector(_vector(value, name))
     how.rows_of(name, counts.rows)
     return counts
+
+
+def check_share(value: Any, name: str) -> None:
+    """Refuses floats that nobody called frequencies, unless they are shares of a whole.
+
+    Raises:
+        FileFormatError: they sum to something else than 1, or are no frequencies at all.
+    """
+    with naming(name):
+        counts = Counts.from_vector(_vector(value, name))
+    if not counts.normalized:
+        raise FileFormatError(
+            f"{name} is a bare vector of {len(value)} floats that sum to "
+            f"{counts.values.sum():.6g}: it may hold ids or frequencies",
+            expected="probabilities, which sum to 1",
+            hint="if they are frequencies, say --kind vocab-freq (kind='vocab-freq')",
+        )
 
 
 def counts_from_mapping(value: Any, name: str, how: How) -> Counts:
@@ -66,7 +88,9 @@ def vocab_from_mapping(value: Any, name: str, how: How) -> DraftVocab:
 
 def vocab_from_offsets(value: Any, name: str, how: How) -> DraftVocab:
     """Offsets alone, in any order: Model-Optimizer's `d2t.pt`."""
-    return vocab_from_map(_vector(value, name), None, name, how)
+    vocab = vocab_from_map(_vector(value, name), None, name, how, bare=True)
+    note_order(vocab, name, how)
+    return vocab
 
 
 def vocab_from_nemo(value: Any, name: str, how: How) -> DraftVocab:

@@ -53,7 +53,8 @@ def write(
             counts (its counts, summed over the sources, without held-out ones).
         path: a file; for `npy` a folder.
         kind: one of `FORMATS`.
-        force: replace what is in the way even if it is of another format.
+        force: replace a file that is in the way even if it is of another format, and take a name
+            such as `freq_K.pt` for another number of ids.
 
     Raises:
         RefusedError: it would lose or invent information, such as counts of a vocabulary.
@@ -65,7 +66,7 @@ def write(
         raise FileFormatError(f"format {kind!r}", expected=f"one of {', '.join(FORMATS)}")
     wanted = _counts(what, kind) if kind in COUNT_FORMATS else _vocab(what, kind)
     path = Path(path)
-    if kind == "token-map" and isinstance(wanted, DraftVocab):
+    if kind == "token-map" and isinstance(wanted, DraftVocab) and not force:
         check_name(path.name, len(wanted))
     check_output(path, kind, force=force)
     try:
@@ -97,7 +98,7 @@ def _counts(what: Any, kind: Format) -> Counts:
         raise RefusedError(
             f"{counts!r} are no counts, they would be invented",
             expected="exact counts",
-            hint="write probabilities as vocab-freq",
+            hint="write them as vocab-freq",
         )
     if kind == "vocab-freq":
         counts.vector()  # refuses where V is not known
