@@ -5,7 +5,6 @@
 >>> table.save("vocab_freq.safetensors")
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -20,12 +19,13 @@ from vocabfreq.frequencies import FrequencyTable
 from vocabfreq.merging import merged_encoders
 from vocabfreq.partials import load_partial, partial_path
 from vocabfreq.planning import CountOptions, Plan, make_plan
-from vocabfreq.records import EncoderRecord, Metadata, SourceRecord, TokenizerRecord
-from vocabfreq.shardcount import ShardCount, mask_remark
+from vocabfreq.records import Metadata, TokenizerRecord
+from vocabfreq.sources.files import STDIN
 from vocabfreq.sources.plan import Source
 from vocabfreq.sources.tally import Example
 from vocabfreq.tasks import Done, Remark, Task
 from vocabfreq.tokenizer import TokenizerInfo, load_tokenizer
+from vocabfreq.totals import SourceTotal
 from vocabfreq.workdir import work_dir_of, write_manifest
 
 Progress = Callable[[Done | Remark], None]
@@ -116,8 +116,9 @@ def _run(tasks: list[Task], plan: Plan, progress: Progress | None) -> None:
 def _outcomes(tasks: list[Task], plan: Plan) -> Iterator[Outcome]:
     """Standard input cannot go to another process; everything else does, if asked."""
     workers = default_workers() if plan.options.workers is None else plan.options.workers
-    here = [t for t in tasks if workers == 0 or t.shard.pieces[0].file.path == "-"]
-    there = [t for t in tasks if t not in here]
+    stays = [workers == 0 or task.shard.pieces[0].file.path == STDIN for task in tasks]
+    here = [task for task, stay in zip(tasks, stays, strict=True) if stay]
+    there = [task for task, stay in zip(tasks, stays, strict=True) if not stay]
     yield from run_here(here, plan.job)
     if there:
         yield from run_in_workers(there, plan.job, workers)
@@ -142,7 +143,7 @@ def merge_partials(plan: Plan, work_dir: Path) -> Report:
     """
     rows = (len(plan.sources), plan.job.rows)
     counts, heldout = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
-    totals = [_Total() for _ in plan.sources]
+    totals = [SourceTotal() for _ in plan.sources]
     for key, shard in zip(plan.keys, plan.shards, strict=True):
         part = load_partial(partial_path(work_dir, key))
         if part is None:
@@ -155,67 +156,7 @@ def merge_partials(plan: Plan, work_dir: Path) -> Report:
     return Report(FrequencyTable(counts, heldout, meta), examples, shards=len(plan.shards))
 
 
-class _Total:
-    """Sums over the shards of one source."""
-
-    def __init__(self) -> None:
-        self.documents = self.heldout_documents = self.tokens = self.bytes = self.digest = 0
-        self.skipped: Counter[str] = Counter()
-        self.examples: list[Example] = []
-        self.lines: Counter[str] = Counter()
-        self.mask = (0, 0)
-        self.encoder = EncoderRecord(
-            name="none", version="", cross_checked_documents=0, mismatched_documents=0
-        )
-
-    def add(self, part: ShardCount, paths: list[str]) -> None:
-        """Adds a shard, in plan order."""
-        for name in ("documents", "heldout_documents", "tokens", "bytes"):
-            setattr(self, name, getattr(self, name) + getattr(part, name))
-        self.digest = (self.digest + part.digest) % 2**256
-        self.skipped.update(part.tally.skipped)
-        self.mask = (self.mask[0] + part.mask[0], self.mask[1] + part.mask[1])
-        self.encoder = merged_encoders(self.encoder, _encoder_record(part))
-        self._place(part, paths)
-
-    def _place(self, part: ShardCount, paths: list[str]) -> None:
-        """Turns line numbers within a shard into line numbers of the file."""
-        before = self.lines[paths[0]]
-        for example in part.tally.examples:
-            if example.unit != "byte" and example.file == Path(paths[0]).name:
-                example.number += before
-            self.examples.append(example)
-        for path, lines in zip(paths, part.lines, strict=False):
-            self.lines[path] += lines
-
-    def record(self, source: Source, files: tuple[str, ...], weight: float | None) -> SourceRecord:
-        """What the file says of the source."""
-        remark = mask_remark(self.mask)
-        skipped = self.skipped + Counter({remark: 1} if remark else {})
-        return SourceRecord(
-            name=source.name,
-            files=files,
-            sha256=f"{self.digest:064x}",
-            weight=weight,
-            documents=self.documents,
-            heldout_documents=self.heldout_documents,
-            tokens=self.tokens,
-            bytes=self.bytes,
-            skipped=dict(sorted(skipped.items())),
-        )
-
-
-def _encoder_record(part: ShardCount) -> EncoderRecord:
-    return EncoderRecord(
-        name=part.encoder[0],
-        version=part.encoder[1],
-        cross_checked_documents=part.checked,
-        mismatched_documents=part.mismatched,
-        code_points=tuple(part.code_points),
-    )
-
-
-def _metadata(plan: Plan, totals: list[_Total]) -> Metadata:
+def _metadata(plan: Plan, totals: list[SourceTotal]) -> Metadata:
     weights = plan.options.weights
     encoder = totals[0].encoder
     for total in totals[1:]:
