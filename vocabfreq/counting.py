@@ -14,12 +14,11 @@ import numpy as np
 
 from vocabfreq.engines import Outcome, default_workers, run_here, run_in_workers
 from vocabfreq.errors import CountError, IdRangeError, VocabfreqError, WorkDirError
-from vocabfreq.freqfile import FORMAT
 from vocabfreq.frequencies import FrequencyTable
 from vocabfreq.merging import merged_encoders
 from vocabfreq.partials import load_partial, partial_path
 from vocabfreq.planning import CountOptions, Plan, make_plan
-from vocabfreq.records import Metadata, TokenizerRecord
+from vocabfreq.records import FORMAT, Metadata, TokenizerRecord
 from vocabfreq.sources.files import STDIN
 from vocabfreq.sources.plan import Source
 from vocabfreq.sources.tally import Example

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
@@ -11,9 +10,9 @@ from safetensors.numpy import save
 from vocabfreq.atomic import write_atomically
 from vocabfreq.errors import FileFormatError
 from vocabfreq.frequencies import FrequencyTable
-from vocabfreq.records import Metadata, canonical_json
+from vocabfreq.records import Metadata, canonical_json, read_metadata
 
-FORMAT = 1
+WHAT = "a frequency file that vocabfreq build wrote"
 KEY = "vocabfreq"
 TENSORS = ("counts", "heldout", "ranked_ids")
 MAX_BYTES = 64 << 30
@@ -48,37 +47,18 @@ def load_table(path: Path) -> FrequencyTable:
         raise FileFormatError(f"no file {str(path)!r}", hint="vocabfreq build makes one")
     try:
         with safe_open(str(path), "numpy") as file:
-            meta = _metadata(path, file.metadata() or {})
+            meta = read_metadata(path, file.metadata() or {}, KEY, Metadata, WHAT)
             _check_shapes(path, file, meta)
             counts, heldout, ranked = (file.get_tensor(name) for name in TENSORS)
     except (SafetensorError, OSError) as error:
         raise FileFormatError(
             f"{path} is not a safetensors file: {error}",
-            expected="a frequency file that vocabfreq build wrote",
+            expected=WHAT,
         ) from None
     _check_values(path, counts, heldout, meta)
     table = FrequencyTable(counts, heldout, meta)
     _check_ranking(path, ranked, table)
     return table
-
-
-def _metadata(path: Path, metadata: dict[str, str]) -> Metadata:
-    if KEY not in metadata:
-        raise FileFormatError(
-            f"{path} has no metadata key {KEY!r}",
-            expected="a frequency file that vocabfreq build wrote",
-        )
-    try:
-        meta = msgspec.json.decode(metadata[KEY], type=Metadata)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise FileFormatError(f"{path}: metadata {KEY!r}: {error}") from None
-    if meta.format != FORMAT:
-        raise FileFormatError(
-            f"{path} has format {meta.format}",
-            expected=f"format {FORMAT}",
-            hint="a newer vocabfreq may read it",
-        )
-    return meta
 
 
 def _check_shapes(path: Path, file: Any, meta: Metadata) -> None:

@@ -1,8 +1,13 @@
 """What a frequency file says about itself beside the counts: typed, and checked when read."""
 
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 import msgspec
+
+from vocabfreq.errors import FileFormatError
+
+FORMAT = 1
 
 
 class TokenizerRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,3 +93,42 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
 def canonical_json(record: Any) -> bytes:
     """Sorted keys, no spaces: equal records give equal bytes."""
     return msgspec.json.encode(record, order="sorted")
+
+
+class Versioned(Protocol):
+    """Metadata that says its format."""
+
+    @property
+    def format(self) -> int:
+        """Number of the format."""
+
+
+M = TypeVar("M", bound=Versioned)
+
+
+def read_metadata(path: Path, metadata: dict[str, str], key: str, kind: type[M], what: str) -> M:
+    """The typed metadata of a safetensors file of ours, of format `FORMAT`.
+
+    Args:
+        path: the file, for messages.
+        metadata: all of its metadata.
+        key: the key that holds ours.
+        kind: the type of what it holds.
+        what: what the file should be, for messages.
+
+    Raises:
+        FileFormatError: there is no such key, or it does not hold that, or of another format.
+    """
+    if key not in metadata:
+        raise FileFormatError(f"{path} has no metadata key {key!r}", expected=what)
+    try:
+        meta = msgspec.json.decode(metadata[key], type=kind)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise FileFormatError(f"{path}: metadata {key!r}: {error}") from None
+    if meta.format != FORMAT:
+        raise FileFormatError(
+            f"{path} has format {meta.format}",
+            expected=f"format {FORMAT}",
+            hint="a newer vocabfreq may read it",
+        )
+    return meta

@@ -86,7 +86,7 @@ def print_coverage(table: "FrequencyTable") -> None:
     """The coverage table."""
     kind = "held-out" if table.heldout.any() else "counted"
     print_table(
-        f"Coverage of {kind} tokens by the K most frequent ids",
+        f"Coverage of {kind} tokens by the top K ids",
         ["source", *(f"K = {size:,}" for size in sizes_of(table))],
         [[name, *map(percent, by_size.values())] for name, by_size in coverage(table).items()],
     )

@@ -16,10 +16,9 @@ from safetensors.numpy import save
 from vocabfreq.atomic import write_atomically
 from vocabfreq.errors import FileFormatError
 from vocabfreq.formats.how import check_known, check_rows
-from vocabfreq.records import canonical_json
+from vocabfreq.records import FORMAT, canonical_json, read_metadata
 from vocabfreq.vocab import DraftVocab
 
-FORMAT = 1
 KEY = "vocabfreq_draft"
 TENSORS = ("target_ids", "ranked")
 
@@ -80,18 +79,7 @@ def is_draft_vocab(metadata: dict[str, str]) -> bool:
 
 
 def _metadata(path: Path, metadata: dict[str, str]) -> _Meta:
-    if KEY not in metadata:
-        raise FileFormatError(f"{path} has no metadata key {KEY!r}", expected="a draft-vocab file")
-    try:
-        meta = msgspec.json.decode(metadata[KEY], type=_Meta)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise FileFormatError(f"{path}: metadata {KEY!r}: {error}") from None
-    if meta.format != FORMAT:
-        raise FileFormatError(
-            f"{path} has format {meta.format}",
-            expected=f"format {FORMAT}",
-            hint="a newer vocabfreq may read it",
-        )
+    meta = read_metadata(path, metadata, KEY, _Meta, "a draft-vocab file")
     check_rows(meta.rows, path.name)
     return meta
 
