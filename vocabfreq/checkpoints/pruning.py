@@ -9,7 +9,7 @@ Only the rows that are kept are read, a block at a time, and read again to compa
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vocabfreq.checkpoints.config import ModelConfig, read_config
 from vocabfreq.checkpoints.drafter import write_drafter
@@ -22,14 +22,9 @@ from vocabfreq.checkpoints.output import check_free, new_folder
 from vocabfreq.checkpoints.remarks import folder_remarks, map_remarks
 from vocabfreq.checkpoints.tokenmap import write_token_map
 from vocabfreq.checkpoints.verify import verify
-from vocabfreq.errors import FileFormatError, RefusedError, SelectionError
+from vocabfreq.errors import FileFormatError, RefusedError
+from vocabfreq.formats.choosing import Chooser, choose
 from vocabfreq.vocab import DraftVocab
-
-if TYPE_CHECKING:
-    from vocabfreq.formats import Counts
-    from vocabfreq.frequencies import FrequencyTable
-
-    Chooser = DraftVocab | FrequencyTable | Counts
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,7 +58,7 @@ class Pruned:
 
 def prune_drafter(
     drafter: str | Path,
-    vocab: "Chooser",
+    vocab: Chooser,
     out: str | Path,
     target: str | Path | None = None,
     *,
@@ -76,7 +71,7 @@ def prune_drafter(
     Args:
         drafter: folder of an EAGLE-3 drafter with or without a head of its own, pruned before or
             not; for EAGLE-1, EAGLE-2 and MTP only a token map is written.
-        vocab: the ids to keep, or a table that selects them.
+        vocab: the ids to keep, a table that selects them, or a file or Hub repo of either.
         out: the new folder; for a token map a folder or a file that ends in `.pt`.
         target: folder of the target; needed where the drafter has no head of its own.
         force: replace an output that is in the way, if it looks like one of ours.
@@ -96,7 +91,7 @@ def prune_drafter(
     out = Path(out)
     check_free(out, folders, force)
     config = read_config(folders[0])
-    chosen = selected(vocab, wish, config.size("vocab_size"))
+    chosen = choose(vocab, wish, config.size("vocab_size"))
     _check_rows(chosen, config, folders[1:])
     remarks = tuple(check_tokenizers(chosen.tokenizer, folders, allow_other_tokenizer))
     if kind_by_config(config) == "shared":
@@ -128,42 +123,6 @@ def _check_rows(vocab: DraftVocab, config: ModelConfig, target: list[Path]) -> N
                 expected="one number of rows",
                 hint="give the target that the drafter was trained for",
             )
-
-
-def selected(vocab: "Chooser", wish: dict[str, Any], rows: int | None = None) -> DraftVocab:
-    """The ids to keep.
-
-    Args:
-        vocab: ids, or what they are chosen from.
-        wish: how they are chosen.
-        rows: V by the drafter's config, for counts that do not say it.
-
-    Raises:
-        SelectionError: a wish beside ids that are already chosen, or one that cannot be met.
-    """
-    if not isinstance(vocab, DraftVocab):
-        return vocab.select(**wish) if hasattr(vocab, "meta") else _of_counts(vocab, wish, rows)
-    given = [name for name, value in wish.items() if value is not None]
-    if given:
-        raise SelectionError(
-            f"{', '.join(given)} beside a vocabulary of {len(vocab):,} ids",
-            expected="none of them: the ids are already chosen",
-            hint="give the frequency file to choose anew",
-        )
-    return vocab
-
-
-def _of_counts(counts: "Counts", wish: dict[str, Any], rows: int | None) -> DraftVocab:
-    """Counts of other tools know no special tokens: who leaves them out has to say so."""
-    if wish.get("pins") != "none":
-        raise SelectionError(
-            "counts alone do not say which ids are special",
-            expected="--pins none (pins='none')",
-            hint="to keep ids such as EOS all the same: vocabfreq export --pins none --keep ID, "
-            "and prune with that",
-        )
-    others = {name: value for name, value in wish.items() if name != "pins"}
-    return counts.select(rows=rows if counts.rows is None else None, **others)
 
 
 def _choose_head(

@@ -18,6 +18,8 @@ from vocabfreq.formats.places import Place, find
 from vocabfreq.formats.values import READERS, check_share, kinds_of
 from vocabfreq.vocab import DraftVocab
 
+FREQUENCIES = "vocab_freq.safetensors"
+
 if TYPE_CHECKING:
     from vocabfreq.frequencies import FrequencyTable
 
@@ -58,7 +60,9 @@ def read(
 
 
 def read_place(place: Place, how: How) -> "DraftVocab | Counts | FrequencyTable":
-    """Reads a file that is found."""
+    """Reads a file that is found; of a folder or repo that has a frequency file, that one."""
+    if place.name is None and how.kind in ("auto", "frequency") and place.beside(FREQUENCIES):
+        return read_place(Place(place.folder, FREQUENCIES), how)
     kind = how.kind if how.kind != "auto" else _kind_of(place)
     if kind == "auto":
         value = load_value(place.path)
