@@ -8,6 +8,7 @@
     ├── CountError           a count could not be finished
     │   └── WorkDirError         a partial file cannot be written
     ├── SelectionError       a question to a table that it cannot answer
+    ├── HeadError            a head cannot be pruned or used so, or a tensor does not fit it
     ├── MissingExtraError    an optional package is not installed
     └── RefusedError         doing it would lose or mix up something
         ├── MismatchError        two tokenizers that should be one
@@ -71,6 +72,10 @@ class WorkDirError(CountError):
 
 class SelectionError(VocabfreqError):
     """A table was asked for something that it cannot answer."""
+
+
+class HeadError(VocabfreqError):
+    """A head cannot be pruned or used in this way, or a tensor given to it does not fit."""
 
 
 class MissingExtraError(VocabfreqError):

@@ -1,0 +1,36 @@
+"""The pruned head in memory: build it, draft with it. Needs torch (`vocabfreq[runtime]`).
+
+>>> from vocabfreq.runtime import GreedySampler, prune_lm_head
+>>> head = prune_lm_head(model.lm_head, "org/llama3-vocab-freq", size=32_768)
+>>> sampler = GreedySampler(head)
+>>> sampler(hidden)  # [B, H] → target ids [B]
+"""
+
+from vocabfreq.extras import require
+
+require("torch", "runtime")
+
+from vocabfreq.runtime.chain import draft_chain  # noqa: E402 (the hint comes first)
+from vocabfreq.runtime.drawing import Chosen, distribution, sample, topk  # noqa: E402
+from vocabfreq.runtime.expand import expand_logits  # noqa: E402
+from vocabfreq.runtime.head import PrunedHead, Shape  # noqa: E402
+from vocabfreq.runtime.loading import load_pruned_head  # noqa: E402
+from vocabfreq.runtime.pruning import prune_lm_head  # noqa: E402
+from vocabfreq.runtime.sampler import GreedySampler  # noqa: E402
+from vocabfreq.runtime.shards import gather_shard, shard_lm_head  # noqa: E402
+
+__all__ = [
+    "Chosen",
+    "GreedySampler",
+    "PrunedHead",
+    "Shape",
+    "distribution",
+    "draft_chain",
+    "expand_logits",
+    "gather_shard",
+    "load_pruned_head",
+    "prune_lm_head",
+    "sample",
+    "shard_lm_head",
+    "topk",
+]

@@ -1,0 +1,182 @@
+"""`sample`, `topk` and `distribution`: what drafting needs beyond the most likely id.
+
+Logit scale and soft cap of the head are applied, since they change probabilities. The draft
+distribution is that of the kept ids alone: every other id has probability 0.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from vocabfreq.errors import HeadError
+from vocabfreq.runtime import checks, dispatch, keys, ops, ranks
+from vocabfreq.runtime.backend import Backend, uses_triton
+from vocabfreq.runtime.bitmask import allowed
+from vocabfreq.runtime.head import PrunedHead
+from vocabfreq.runtime.reference import Draw, Drawn, ids_or_range, inverse
+from vocabfreq.runtime.sampler import parts_of
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+INFINITY = float("inf")
+
+
+class Chosen(NamedTuple):
+    """Drafted ids and how likely the drafter thought them.
+
+    Attributes:
+        ids: target ids, int64, -1 where the grammar allows no (more) kept id.
+        logprobs: float32 of the same shape, natural logarithms; -inf beside -1.
+    """
+
+    ids: Tensor
+    logprobs: Tensor
+
+
+@torch.no_grad()
+def sample(
+    head: PrunedHead,
+    hidden: Tensor,
+    *,
+    seed: int | Tensor,
+    step: int | Tensor = 0,
+    temperature: float | Tensor = 1.0,
+    bitmask: Tensor | None = None,
+    group: "ProcessGroup | None" = None,
+    backend: Backend = "auto",
+) -> Chosen:
+    """Draws an id for each row from softmax(logits / temperature), exactly.
+
+    The Gumbel-max trick, fused into the head product on a GPU as in FlashSampling
+    (arXiv 2603.15854). The noise depends on (seed, step, batch row, target id) alone: the same four
+    give the same draw, on one rank or on several.
+
+    Args:
+        head: the pruned head, or this rank's shard of it.
+        hidden: [B, H], dtype and device of the head.
+        seed: a number, or int64 [1] on the device, which a CUDA graph reads at every replay.
+        step: likewise; another step draws anew.
+        temperature: 0 or more, a number or float32 [B]; 0 takes the most likely id, with
+            log-probability 0.
+        bitmask: int32 [B, ceil(V / 32)], a bit for each target id that may be chosen.
+        group: of the ranks that hold the other shards.
+        backend: `triton`, `torch`, or what fits the device.
+
+    Returns:
+        Target ids [B] and their log-probabilities under the draft distribution [B].
+
+    Raises:
+        HeadError: a tensor does not fit, or a temperature is negative.
+    """
+    checks.hidden_of(head, hidden)
+    checks.bitmask_of(head, bitmask, hidden.shape[0])
+    heat = _heat(temperature, hidden)
+    first, second = _number(seed, hidden.device), _number(step, hidden.device)
+    draw = Draw(heat, first, second, head.shape.logit_scale, head.shape.soft_cap)
+    triton = uses_triton(backend, head.weight.device)
+    drawn = _drawn(head, hidden, draw, bitmask, triton)
+    if group is not None:
+        drawn = ranks.reduced(drawn, group)
+    likely = torch.where(heat > 0, drawn.logits - drawn.logsumexp, 0.0)
+    impossible = (drawn.keys == keys.NOTHING) | (drawn.logits == -INFINITY)
+    return Chosen(keys.ids_of(drawn.keys), torch.where(impossible, -INFINITY, likely))
+
+
+def _drawn(
+    head: PrunedHead, hidden: Tensor, draw: Draw, bitmask: Tensor | None, triton: bool
+) -> Drawn:
+    if not torch.compiler.is_compiling():
+        return dispatch.sample(hidden, parts_of(head), draw, bitmask, triton)
+    packed = torch.empty(hidden.shape[0], dtype=torch.int64, device=hidden.device)
+    floats = [torch.empty_like(packed, dtype=torch.float32) for _ in range(2)]
+    ops.sample(hidden, *parts_of(head), bitmask, *draw, triton, packed, *floats)
+    return Drawn(packed, *floats)
+
+
+@torch.no_grad()
+def topk(
+    head: PrunedHead,
+    hidden: Tensor,
+    k: int,
+    *,
+    bitmask: Tensor | None = None,
+    group: "ProcessGroup | None" = None,
+) -> Chosen:
+    """The k most likely ids of each row, most likely first, ties by the lower target id.
+
+    Args:
+        head: the pruned head, or this rank's shard of it.
+        hidden: [B, H], dtype and device of the head.
+        k: 1 … K, K being that of the whole head.
+        bitmask: int32 [B, ceil(V / 32)], a bit for each target id that may be chosen.
+        group: of the ranks that hold the other shards.
+
+    Returns:
+        Target ids [B, k] and their log-probabilities [B, k].
+
+    Raises:
+        HeadError: a tensor does not fit, or k is out of range.
+    """
+    if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= len(head.vocab):
+        raise HeadError(f"k {k!r}", expected=f"a whole number from 1 to {len(head.vocab)}, K")
+    checks.bitmask_of(head, bitmask, len(hidden))
+    logits = head(hidden)
+    ids = ids_or_range(head.target_ids, logits)
+    mask = None if bitmask is None else allowed(bitmask, ids)
+    packed = keys.pack(logits, ids, mask)
+    total = (logits if mask is None else logits.masked_fill(~mask, -INFINITY)).logsumexp(1)
+    best = packed.topk(min(k, packed.shape[1]), dim=1).values
+    if group is not None:
+        best, total = ranks.merged(best, total, k, group)
+    logprobs = keys.values_of(best) - total[:, None]
+    return Chosen(keys.ids_of(best), torch.where(logprobs.isnan(), -INFINITY, logprobs))
+
+
+@torch.no_grad()
+def distribution(head: PrunedHead, hidden: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
+    """The whole draft distribution, for rejection sampling; of a whole head, not of a shard.
+
+    Args:
+        head: the pruned head.
+        hidden: [B, H], dtype and device of the head.
+        temperature: 0 or more, a number or float32 [B]; 0 gives 1 to the most likely id.
+
+    Returns:
+        Probabilities by draft id, float32 [B, K]; every other target id has probability 0.
+
+    Raises:
+        HeadError: a tensor does not fit, or a temperature is negative.
+    """
+    logits, heat = head(hidden), _heat(temperature, hidden)[:, None]
+    best = torch.zeros_like(logits).scatter_(1, logits.argmax(1, keepdim=True), 1.0)
+    return torch.where(heat > 0, (logits * inverse(heat)).softmax(1), best)
+
+
+def _heat(temperature: float | Tensor, hidden: Tensor) -> Tensor:
+    """Temperatures as float32 [B]; those on the device are not looked at, which would wait."""
+    batch = hidden.shape[0]
+    if isinstance(temperature, Tensor):
+        fits = temperature.shape in ((), (1,), (batch,)) and temperature.is_floating_point()
+        if not fits or temperature.device != hidden.device:
+            raise HeadError(
+                f"a temperature {temperature.dtype} {list(temperature.shape)} on "
+                f"{temperature.device}",
+                expected=f"a number, or floats [{batch}] on {hidden.device}",
+            )
+        return temperature.float().expand(batch)
+    if not 0 <= temperature < INFINITY:
+        raise HeadError(f"temperature {temperature!r}", expected="a number from 0")
+    return torch.full((batch,), float(temperature), device=hidden.device)
+
+
+def _number(value: int | Tensor, device: torch.device) -> Tensor:
+    if not isinstance(value, Tensor):
+        return torch.full((1,), value, dtype=torch.int64, device=device)
+    if value.dtype != torch.int64 or value.numel() != 1 or value.device != device:
+        raise HeadError(
+            f"a seed or step {value.dtype} {list(value.shape)} on {value.device}",
+            expected=f"a whole number, or int64 [1] on {device}",
+        )
+    return value.reshape(1)

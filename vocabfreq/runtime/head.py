@@ -1,0 +1,147 @@
+"""PrunedHead: the kept rows of a head, in memory of their own, and which target ids they are.
+
+    >>> head = prune_lm_head(model.lm_head, "org/llama3-vocab-freq", size=32_768)
+    >>> head
+    PrunedHead(K=32,768 of V=128,256, H=4,096, torch.bfloat16)
+
+Row `i` is the draft id `i`; `target_ids[i]` is the target id, ascending. Nothing here ever writes
+into the head that the rows came from.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from vocabfreq.errors import HeadError
+from vocabfreq.runtime import checks
+from vocabfreq.runtime.products import draft_logits
+from vocabfreq.runtime.reference import shaped
+from vocabfreq.vocab import DraftVocab
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a model does to its logits.
+
+    Attributes:
+        logit_scale: multiplies them; above 0, so that it does not change the argmax.
+        soft_cap: they become `cap * tanh(logit / cap)`; 0 for none.
+    """
+
+    logit_scale: float = 1.0
+    soft_cap: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuses what would turn the order of logits around.
+
+        Raises:
+            HeadError: a scale that is not positive, or a negative cap.
+        """
+        if not (0 < self.logit_scale < math.inf):
+            raise HeadError(
+                f"logit_scale {self.logit_scale!r}",
+                expected="a positive number: any other would change which logit is the largest",
+            )
+        if not (0 <= self.soft_cap < math.inf):
+            raise HeadError(f"soft_cap {self.soft_cap!r}", expected="a positive number, 0 for none")
+
+
+class PrunedHead(nn.Module):
+    """The kept rows of an lm_head.
+
+    Attributes:
+        weight: [K, H], contiguous, a storage of its own; floats, or int8 or float8 with `scale`.
+        bias: [K] or None.
+        scale: [K], multiplies the product row by row before the bias, or None.
+        target_ids: int64 [K], ascending; None where every id is kept, draft ids being target ids.
+        rows: V.
+        shape: what the model does to its logits.
+        vocab: the kept ids; of a shard, those of the whole head.
+        first: draft id of the first row, 0 unless this is a shard.
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+    scale: Tensor | None
+    target_ids: Tensor | None
+
+    def __init__(
+        self,
+        weight: Tensor,
+        vocab: DraftVocab,
+        *,
+        bias: Tensor | None = None,
+        scale: Tensor | None = None,
+        shape: Shape | None = None,
+        part: tuple[int, int] | None = None,
+    ) -> None:
+        """Takes rows that are already picked, in the order of draft ids.
+
+        Args:
+            weight: [K, H], or the rows of one shard.
+            vocab: the kept ids.
+            bias: [K].
+            scale: [K].
+            shape: logit scale and soft cap.
+            part: of a shard, the draft id of its first row and how many it has.
+
+        Raises:
+            HeadError: shapes, dtypes or devices that do not fit together.
+        """
+        super().__init__()
+        self.first, count = part or (0, len(vocab))
+        checks.rows_of_head(weight, bias, scale, count)
+        self.vocab, self.rows, self.shape = vocab, vocab.rows, shape or Shape()
+        self.weight = nn.Parameter(weight.contiguous(), requires_grad=False)
+        self.register_buffer("bias", bias)
+        self.register_buffer("scale", scale)
+        self.register_buffer("target_ids", self._map(count))
+
+    def _map(self, count: int) -> Tensor | None:
+        if self.vocab.is_identity and count == len(self.vocab):
+            return None
+        part = self.vocab.target_ids[self.first : self.first + count]
+        return torch.from_numpy(part.copy()).to(self.weight.device)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Draft logits as the model means them, scaled and capped.
+
+        Args:
+            hidden: [B, H], dtype and device of the head.
+
+        Returns:
+            float32 [B, K].
+
+        Raises:
+            HeadError: hidden does not fit.
+        """
+        checks.hidden_of(self, hidden)
+        logits = draft_logits(hidden, self.weight, self.bias, self.scale)
+        return shaped(logits, self.shape.logit_scale, self.shape.soft_cap)
+
+    @torch.no_grad()
+    def refresh(self, lm_head: "Tensor | nn.Module", scale: Tensor | None = None) -> None:
+        """Copies the rows of new weights in place; addresses stay, so CUDA graphs stay valid.
+
+        Args:
+            lm_head: the new head, a module with a weight or the weight itself, [rows, H].
+            scale: [rows], where this head has scales.
+
+        Raises:
+            HeadError: the new head does not fit; nothing has been changed.
+        """
+        from vocabfreq.runtime.pruning import rows_of
+
+        part = self.first, len(self.weight)
+        picked = rows_of(lm_head, self.vocab, scale=scale, part=part)
+        checks.same_kind(self, picked)
+        for name, new in picked._asdict().items():
+            if new is not None:
+                getattr(self, name).copy_(new)
+
+    def extra_repr(self) -> str:
+        """K, V, H and dtype."""
+        count, hidden = self.weight.shape
+        return f"K={count:,} of V={self.rows:,}, H={hidden:,}, {self.weight.dtype}"

@@ -1,0 +1,132 @@
+"""What the kernels compute, in plain torch: the definition, not the fast way.
+
+Every function has the signature of a launcher in `launch`. Shapes: hidden [B, H], weight [K, H],
+`target_ids` int64 [K] (None: draft ids are target ids), bias and scale [K], bitmask int32
+[B, ceil(V / 32)]. Products and sums are float32. Results are packed keys (`keys`), int64 [B].
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from vocabfreq.runtime import keys, noise
+from vocabfreq.runtime.bitmask import allowed
+
+
+class Draw(NamedTuple):
+    """How `sample` draws.
+
+    Attributes:
+        temperature: float32 [B], 0 or more; 0 takes the maximum.
+        seed: int64 [1], on the device of the head.
+        step: int64 [1], likewise.
+        logit_scale: multiplies the logits, positive.
+        soft_cap: logits become `cap * tanh(logit / cap)`; 0 for none.
+    """
+
+    temperature: Tensor
+    seed: Tensor
+    step: Tensor
+    logit_scale: float = 1.0
+    soft_cap: float = 0.0
+
+
+class Drawn(NamedTuple):
+    """What `sample` gives, of one head or one shard of it.
+
+    Attributes:
+        keys: int64 [B], of the logits plus temperature times noise.
+        logits: float32 [B], of the chosen ids, divided by the temperature, without noise.
+        logsumexp: float32 [B], of all allowed logits divided by the temperature.
+    """
+
+    keys: Tensor
+    logits: Tensor
+    logsumexp: Tensor
+
+
+def head_logits(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None = None, scale: Tensor | None = None
+) -> Tensor:
+    """Draft logits, float32 [B, K]: `hidden @ weight.T * scale + bias`."""
+    logits = hidden.float() @ weight.float().T
+    if scale is not None:
+        logits = logits * scale.float()
+    return logits if bias is None else logits + bias.float()
+
+
+def greedy(
+    hidden: Tensor,
+    weight: Tensor,
+    target_ids: Tensor | None,
+    bias: Tensor | None = None,
+    scale: Tensor | None = None,
+    bitmask: Tensor | None = None,
+) -> Tensor:
+    """Keys of the largest logits of a head."""
+    return greedy_logits(head_logits(hidden, weight, bias, scale), target_ids, bitmask)
+
+
+def greedy_logits(
+    logits: Tensor, target_ids: Tensor | None, bitmask: Tensor | None = None
+) -> Tensor:
+    """Keys of the largest of given logits, [B, K] of any float dtype and any stride."""
+    ids = ids_or_range(target_ids, logits)
+    return keys.pack(logits, ids, _mask(bitmask, ids)).amax(1)
+
+
+def sample(
+    hidden: Tensor,
+    weight: Tensor,
+    target_ids: Tensor | None,
+    draw: Draw,
+    bias: Tensor | None = None,
+    scale: Tensor | None = None,
+    bitmask: Tensor | None = None,
+) -> Drawn:
+    """An exact draw from softmax(logits / temperature), by the Gumbel-max trick."""
+    return sample_logits(head_logits(hidden, weight, bias, scale), target_ids, draw, bitmask)
+
+
+def sample_logits(
+    logits: Tensor, target_ids: Tensor | None, draw: Draw, bitmask: Tensor | None = None
+) -> Drawn:
+    """The same over given logits, [B, K], before logit scale and soft cap."""
+    ids = ids_or_range(target_ids, logits)
+    values = shaped(logits, draw.logit_scale, draw.soft_cap)
+    rows = torch.arange(len(values), device=values.device)[:, None]
+    heat = draw.temperature[:, None]
+    noisy = values + heat * noise.gumbel(draw.seed, draw.step, rows, ids)
+    mask = _mask(bitmask, ids)
+    packed = keys.pack(noisy, ids, mask)
+    cooled = values * inverse(heat)
+    if mask is not None:
+        cooled = cooled.masked_fill(~mask, float("-inf"))
+    best = packed.argmax(1, keepdim=True)
+    return Drawn(packed.gather(1, best)[:, 0], cooled.gather(1, best)[:, 0], cooled.logsumexp(1))
+
+
+def shaped(logits: Tensor, logit_scale: float, soft_cap: float) -> Tensor:
+    """Logits as probabilities are made of, float32: scaled, capped, NaN as -inf, +inf finite."""
+    values = logits.float() * logit_scale
+    if soft_cap:
+        values = soft_cap * (values / soft_cap).tanh()
+    values = values.clamp_max(torch.finfo(torch.float32).max)
+    return torch.where(values.isnan(), float("-inf"), values)
+
+
+def inverse(temperature: Tensor) -> Tensor:
+    """1 / temperature, and 1 where it is 0."""
+    return torch.where(temperature > 0, temperature, 1.0).reciprocal()
+
+
+def ids_or_range(target_ids: Tensor | None, logits: Tensor) -> Tensor:
+    """The map, or the identity where there is none; int64 [K]."""
+    if target_ids is not None:
+        return target_ids
+    return torch.arange(logits.shape[1], device=logits.device)
+
+
+def _mask(bitmask: Tensor | None, ids: Tensor) -> Tensor | None:
+    return None if bitmask is None else allowed(bitmask, ids)
