@@ -95,8 +95,9 @@ def test_r11_sampling_under_a_grammar() -> None:
 def test_r4_sampling_from_nan_and_infinities() -> None:
     head = prune_lm_head(torch.eye(4), vocab_of(4, 4))
     hidden = torch.tensor([[NAN] * 4, [0, 0, INF, 0], [0, NAN, NAN, NAN]])
-    drawn = sample(head, hidden.nan_to_num(posinf=3e38), seed=1)
-    assert drawn.ids[1] == 2
+    assert sample(head, hidden.nan_to_num(posinf=3e38), seed=1).ids[1] == 2
+    drawn = sample(head, torch.tensor([[0, INF, 0, 0.0]]).nan_to_num(), seed=1, temperature=0.5)
+    assert (drawn.ids.tolist(), drawn.logprobs.tolist()) == ([1], [0.0])
     drawn = sample(head, torch.full((2, 4), NAN), seed=1)
     assert drawn.ids.tolist() == [0, 0]
     assert drawn.logprobs.tolist() == [-INF, -INF]

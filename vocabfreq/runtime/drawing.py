@@ -14,7 +14,7 @@ from vocabfreq.runtime import checks, dispatch, keys, ops, ranks
 from vocabfreq.runtime.backend import Backend, uses_triton
 from vocabfreq.runtime.bitmask import allowed
 from vocabfreq.runtime.head import PrunedHead
-from vocabfreq.runtime.reference import Draw, Drawn, ids_or_range, inverse
+from vocabfreq.runtime.reference import LARGEST, Draw, Drawn, ids_or_range, inverse
 from vocabfreq.runtime.sampler import parts_of
 
 if TYPE_CHECKING:
@@ -151,7 +151,8 @@ def distribution(head: PrunedHead, hidden: Tensor, temperature: float | Tensor =
     """
     logits, heat = head(hidden), _heat(temperature, hidden)[:, None]
     best = torch.zeros_like(logits).scatter_(1, logits.argmax(1, keepdim=True), 1.0)
-    return torch.where(heat > 0, (logits * inverse(heat)).softmax(1), best)
+    cooled = (logits * inverse(heat)).clamp_max(LARGEST)
+    return torch.where(heat > 0, cooled.softmax(1), best)
 
 
 def _heat(temperature: float | Tensor, hidden: Tensor) -> Tensor:

@@ -3,7 +3,8 @@
 >>> head = load_pruned_head("meta-llama/Llama-3.1-8B", "org/llama3-vocab-freq", size=32_768)
 """
 
-from contextlib import ExitStack
+import mmap
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -107,10 +108,28 @@ def _read(
     kind = DTYPES[stored.dtype]
     if kind in (torch.int8, torch.float8_e4m3fn, torch.float8_e5m2):
         dtype = None  # the scales belong to these bits
-    rows = torch.empty((len(places), *stored.shape[1:]), dtype=dtype or kind, device=device)
+    shape = len(places), *stored.shape[1:]
+    if dtype in (None, kind) and torch.device(device).type == "cpu":
+        memory = anonymous(len(places) * stored.row_bytes)
+        stored.read_rows(places, memory)
+        return torch.frombuffer(memory, dtype=kind).view(shape)
+    rows = torch.empty(shape, dtype=dtype or kind, device=device)
     done = 0
     for block in stored.rows(places):
-        part = torch.frombuffer(block, dtype=kind).view(-1, *stored.shape[1:])
+        part = torch.frombuffer(block, dtype=kind).view(-1, *shape[1:])
         rows[done : done + len(part)].copy_(part)
         done += len(part)
     return rows
+
+
+def anonymous(size: int) -> memoryview:
+    """New memory, in large pages where the system has them.
+
+    Filling new memory takes most of its time for asking for each small page.
+    """
+    if not hasattr(mmap, "MADV_HUGEPAGE"):
+        return memoryview(bytearray(size))
+    pages = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with suppress(OSError):  # a kernel without them
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    return memoryview(pages)

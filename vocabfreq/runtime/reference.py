@@ -13,6 +13,8 @@ from torch import Tensor
 from vocabfreq.runtime import keys, noise
 from vocabfreq.runtime.bitmask import allowed
 
+LARGEST = torch.finfo(torch.float32).max
+
 
 class Draw(NamedTuple):
     """How `sample` draws.
@@ -100,7 +102,7 @@ def sample_logits(
     noisy = values + heat * noise.gumbel(draw.seed, draw.step, rows, ids)
     mask = _mask(bitmask, ids)
     packed = keys.pack(noisy, ids, mask)
-    cooled = values * inverse(heat)
+    cooled = (values * inverse(heat)).clamp_max(LARGEST)
     if mask is not None:
         cooled = cooled.masked_fill(~mask, float("-inf"))
     best = packed.argmax(1, keepdim=True)
@@ -112,7 +114,7 @@ def shaped(logits: Tensor, logit_scale: float, soft_cap: float) -> Tensor:
     values = logits.float() * logit_scale
     if soft_cap:
         values = soft_cap * (values / soft_cap).tanh()
-    values = values.clamp_max(torch.finfo(torch.float32).max)
+    values = values.clamp_max(LARGEST)
     return torch.where(values.isnan(), float("-inf"), values)
 
 
