@@ -6,6 +6,7 @@ numpy has no bf16 and no fp8, so weights are never numbers here, only rows of by
 import math
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +19,7 @@ from vocabfreq.errors import FileFormatError
 
 Ids = npt.NDArray[np.int64]
 BLOCK = 2 << 20  # bytes that are read at once: what stays in a processor's cache
+READERS = min(4, os.cpu_count() or 1)
 SMALL_ROW = 64  # bytes; a tensor of such rows (a bias, scales) is read whole and then picked from
 NUMPY = {"BOOL": "?", "U8": "u1", "I8": "i1", "I16": "<i2", "I32": "<i4", "I64": "<i8"}
 
@@ -46,6 +48,8 @@ class FileBytes:
         """
         while len(buffer):
             count = self._read(buffer, offset)
+            if count == len(buffer):
+                return
             if not count:
                 raise FileFormatError(f"{self._path} ends at byte {offset:,}", expected="more")
             buffer, offset = buffer[count:], offset + count
@@ -132,6 +136,24 @@ class Tensor:
             block = buffer[: len(part) * self.row_bytes]
             self._fill(block, part)
             yield block
+
+    def read_rows(self, places: Ids, buffer: memoryview) -> None:
+        """Reads some rows, in the given order, straight to where they go.
+
+        Args:
+            places: int64, each 0 … rows - 1.
+            buffer: as many rows of bytes.
+        """
+        size = self.row_bytes
+        if size <= SMALL_ROW:
+            buffer[:] = self._picked(places)
+            return
+        # Copying out of the page cache is the kernel's work, which threads share.
+        part = max(-(-len(places) // READERS), BLOCK // size, 1)
+        with ThreadPoolExecutor(READERS) as pool:
+            starts = range(0, len(places), part)
+            parts = [(buffer[i * size : (i + part) * size], places[i : i + part]) for i in starts]
+            list(pool.map(self._fill, *zip(*parts, strict=True)))  # raises what a thread raised
 
     def _fill(self, block: memoryview, places: Ids) -> None:
         """One read for each run of neighbouring rows, straight to where they go."""
