@@ -5,6 +5,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP_ENV := PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1
 TESTS ?= tests
+# CUDA builds of torch bring Triton; with the CPU build it interprets and compiles kernels in tests.
+DEV := hypothesis pytest 'triton; sys_platform == "linux"'
 
 .PHONY: demo test check lint wheel-test bench clean
 
@@ -15,7 +17,7 @@ $(VENV)/demo.stamp: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/dev.stamp: $(VENV)/demo.stamp
-	$(PIP_ENV) $(BIN)/pip install -q -e '.[plots,runtime]' build hypothesis mypy pytest ruff
+	$(PIP_ENV) $(BIN)/pip install -q -e '.[plots,runtime]' $(DEV) build mypy ruff
 	touch $@
 
 demo: $(VENV)/demo.stamp
@@ -36,7 +38,7 @@ wheel-test: $(VENV)/dev.stamp
 	rm -rf build/wheel && mkdir -p build/wheel
 	$(BIN)/python -m build -q --wheel --outdir build/wheel .
 	$(PYTHON) -m venv build/wheel/venv
-	$(PIP_ENV) build/wheel/venv/bin/pip install -q "$$(ls build/wheel/*.whl)[plots,runtime]" pytest hypothesis
+	$(PIP_ENV) build/wheel/venv/bin/pip install -q "$$(ls build/wheel/*.whl)[plots,runtime]" $(DEV)
 	cp -r tests data pyproject.toml build/wheel/
 	cd build/wheel && venv/bin/python -m pytest $(TESTS)
 

@@ -6,9 +6,10 @@ The model is synthetic: four shards with an index, its bf16 lm_head in the last;
 spread evenly. Each way runs in a fresh process, in turn: ours (`load_pruned_head`); the full head
 loaded into a parameter, as engines do, and sliced; the full head indexed while it is only mapped by
 safetensors, which reads no other page where the file is cached; and `get_slice`, row by row.
-Seconds are without imports. Peak memory is VmHWM of the process; `over` is how far it rose above what
-it was once the imports were done. Pages of a file that a process has mapped count in it. `--cold`
-drops the model from the page cache before each run. The rows must be equal, or no number is printed.
+Seconds are without imports. Peak memory is VmHWM of the process; `over` is how far it rose above
+what it was once the imports were done. Pages of a file that a process has mapped count in it.
+`--cold` drops the model from the page cache before each run. The rows must be equal, or no number
+is printed.
 """
 
 import argparse

@@ -9,6 +9,7 @@
     │   └── WorkDirError         a partial file cannot be written
     ├── SelectionError       a question to a table that it cannot answer
     ├── HeadError            a head cannot be pruned or used so, or a tensor does not fit it
+    ├── WrongResultError     a measured way gave another result than the reference
     ├── MissingExtraError    an optional package is not installed
     └── RefusedError         doing it would lose or mix up something
         ├── MismatchError        two tokenizers that should be one
@@ -76,6 +77,10 @@ class SelectionError(VocabfreqError):
 
 class HeadError(VocabfreqError):
     """A head cannot be pruned or used in this way, or a tensor given to it does not fit."""
+
+
+class WrongResultError(VocabfreqError):
+    """A measured way gave another result than the reference; no speed is shown."""
 
 
 class MissingExtraError(VocabfreqError):

@@ -6,6 +6,7 @@ import sys
 
 import typer
 
+from vocabfreq.cli.bench import bench
 from vocabfreq.cli.build import build
 from vocabfreq.cli.check import check
 from vocabfreq.cli.compare import compare
@@ -23,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (build, show, merge, compare, export, convert, prune, check):
+for verb in (build, show, merge, compare, export, convert, prune, check, bench):
     app.command()(verb)
 
 
