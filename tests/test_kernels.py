@@ -14,6 +14,8 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed")
 if find_spec("triton") is None:
+    if os.environ.get("VOCABFREQ_REQUIRE_REAL"):
+        pytest.fail("triton is not installed, and VOCABFREQ_REQUIRE_REAL is set")
     pytest.skip("triton is not installed", allow_module_level=True)
 
 import torch
@@ -345,3 +347,18 @@ def test_a_card_times_the_configurations_of_its_bucket(bucket: int, dtype: torch
     every = list(tuning.every_config())
     wanted = tuning.configs(bucket, 2, dtype.itemsize)
     assert set(launch._fitting(every, tensors, BLOCK_B=bucket)) == set(wanted)
+
+
+@pytest.mark.parametrize("batch", [0, 1, 63, 70])
+def test_samplers_give_the_same_by_triton_and_by_torch(batch: int, device: str) -> None:
+    """The whole way, fused and, above 64 rows, through given logits; sampling too."""
+    from heads import head_of, numbers
+
+    from vocabfreq.runtime import GreedySampler, sample
+
+    head, hidden = head_of(70, 24, 100).to(device), numbers(batch, 24, seed=3).to(device)
+    out = torch.full((batch,), -77, device=device)
+    assert GreedySampler(head, backend="triton")(hidden, out=out) is out
+    assert torch.equal(out, GreedySampler(head, backend="torch")(hidden))
+    drawn = [sample(head, hidden, seed=1, backend=b) for b in ("triton", "torch")]
+    torch.testing.assert_close(drawn[0].logprobs, drawn[1].logprobs, rtol=1e-4, atol=1e-4)

@@ -185,7 +185,8 @@ def test_what_does_not_fit_is_refused(given: dict[str, torch.Tensor], match: str
         GreedySampler(head_of())(numbers(3, 24), **given)
 
 
-def test_backends_by_name() -> None:
+def test_backends_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     with pytest.raises(HeadError, match="backend 'cuda'; expected auto, triton or torch"):
         GreedySampler(head_of(), backend="cuda")  # type: ignore[arg-type]
     if not torch.cuda.is_available():
