@@ -133,8 +133,8 @@ def test_batches_of_nothing() -> None:
         ({"temperature": -1.0}, "temperature -1.0; expected a number from 0"),
         ({"temperature": INF}, "temperature inf"),
         ({"temperature": torch.ones(2)}, r"expected a number, or floats \[3\] on cpu"),
-        ({"seed": torch.tensor([1.0])}, r"expected a whole number, or int64 \[1\]"),
-        ({"step": torch.tensor([1, 2])}, r"expected a whole number, or int64 \[1\]"),
+        ({"seed": torch.tensor([1.0])}, r"expected a whole number of 64 bits, or int64 \[1\]"),
+        ({"step": torch.tensor([1, 2])}, r"expected a whole number of 64 bits, or int64 \[1\]"),
     ],
 )
 def test_what_does_not_fit_is_refused(given: dict[str, object], match: str) -> None:
@@ -175,3 +175,37 @@ def test_gumbel_noise_has_its_distribution() -> None:
     ordered = np.sort(found.double().numpy())
     exact = np.exp(-np.exp(-ordered))
     assert np.abs(exact - np.arange(1, 200_001) / 200_000).max() < 2.23 / math.sqrt(200_000)
+
+
+def test_float32_whatever_the_default_dtype() -> None:
+    head, hidden = head_of(), numbers(3, 24)
+    wanted = sample(head, hidden, seed=1, temperature=0.7)
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = sample(head, hidden, seed=1, temperature=0.7)
+        assert found.logprobs.dtype == torch.float32
+        assert torch.equal(found.logprobs, wanted.logprobs)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_a_shard_alone_is_refused() -> None:
+    from vocabfreq.runtime import shard_lm_head
+
+    shard, hidden = shard_lm_head(numbers(100, 24), vocab_of(40, 100), 1, 3), numbers(3, 24)
+    for call in (
+        lambda: GreedySampler(shard)(hidden),
+        lambda: topk(shard, hidden, 3),
+        lambda: sample(shard, hidden, seed=1),
+        lambda: distribution(shard, hidden),
+    ):
+        with pytest.raises(HeadError, match="a shard of 13 of 40 rows, and no group"):
+            call()
+    with pytest.raises(HeadError, match="rank 3 of 3"):
+        shard_lm_head(numbers(100, 24), vocab_of(40, 100), 3, 3)
+
+
+def test_r4_a_row_of_nan_has_a_distribution() -> None:
+    head = head_of(3, 4, 10)
+    assert distribution(head, torch.full((1, 4), NAN)).tolist() == [[1.0, 0.0, 0.0]]
+    assert sample(head, torch.zeros(1, 4), seed=1, temperature=1e-39).logprobs.tolist() == [0.0]

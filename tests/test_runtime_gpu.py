@@ -30,7 +30,7 @@ def wanted(hidden: torch.Tensor, seed: int = 1) -> list[int]:
 
 def captured(call: Callable[[], object]) -> torch.cuda.CUDAGraph:
     """A graph of a call that has been warmed up on a side stream, as torch asks for."""
-    side = torch.cuda.Stream()
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):

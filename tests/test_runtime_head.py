@@ -201,3 +201,54 @@ def test_it_moves_and_converts_as_a_module() -> None:
     assert head.target_ids is not None and head.target_ids.dtype == torch.int64
     assert set(head.state_dict()) == {"weight", "target_ids"}
     assert "K=40 of V=100, H=24" in repr(head)
+
+
+def test_a_state_of_other_ids_is_refused() -> None:
+    head, other = (
+        head_of(),
+        prune_lm_head(numbers(100, 24), DraftVocab.from_ids(range(40), rows=100)),
+    )
+    with pytest.raises(HeadError, match="a state of 40 rows of other ids"):
+        other.load_state_dict(head.state_dict())
+    again = prune_lm_head(numbers(100, 24, seed=5), head.vocab)
+    again.load_state_dict(head.state_dict())
+    assert torch.equal(again.weight, head.weight)
+
+
+def test_scales_keep_their_dtype_when_a_head_is_converted() -> None:
+    weight, scale = numbers(100, 24, seed=1).to(torch.int8), torch.full((100,), 1e-8)
+    head, hidden = prune_lm_head(weight, vocab_of(40, 100), scale=scale), numbers(9, 24)
+    before = GreedySampler(head)(hidden)
+    assert torch.equal(GreedySampler(head.half())(hidden), before)
+    assert head.scale is not None and head.scale.dtype == torch.float32
+
+
+def test_what_was_made_in_inference_mode_works_outside_of_it() -> None:
+    with torch.inference_mode():
+        head = prune_lm_head(linear(), vocab_of(40, 100))
+        sampler = GreedySampler(head)
+        first = sampler(numbers(9, 24))
+    assert torch.equal(sampler(numbers(9, 24)), first)
+    head.refresh(linear(seed=4))
+
+
+@pytest.mark.parametrize("batch", [2, 9])
+def test_hidden_states_get_gradients(batch: int) -> None:
+    head, hidden = head_of(), numbers(batch, 24).requires_grad_()
+    head(hidden).sum().backward()
+    assert hidden.grad is not None
+    assert torch.equal(hidden.grad, head.weight.sum(0).expand(batch, 24))
+
+
+def test_float64_is_refused() -> None:
+    with pytest.raises(HeadError, match="a weight of torch.float64; expected bfloat16"):
+        prune_lm_head(numbers(100, 24).double(), vocab_of(4, 100))
+
+
+@pytest.mark.parametrize("batch", [1, 9])
+def test_float16_sums_beyond_its_range_do_not_tie_under_a_scale(batch: int) -> None:
+    weight = torch.zeros(10, 64, dtype=torch.float16)
+    weight[7], weight[3] = 2_000, 1_500
+    head = prune_lm_head(weight, vocab_of(10, 10), scale=torch.full((10,), 1e-3))
+    hidden = torch.ones(batch, 64, dtype=torch.float16)
+    assert GreedySampler(head)(hidden).tolist() == [7] * batch

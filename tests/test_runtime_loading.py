@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from vocabfreq import DraftVocab
 from vocabfreq.errors import FileFormatError, HeadError, SelectionError
-from vocabfreq.runtime import load_pruned_head
+from vocabfreq.runtime import Shape, load_pruned_head
 
 ROWS, WIDTH = 100, 24
 
@@ -121,3 +121,10 @@ def test_only_the_rows_that_are_kept_are_read(
     monkeypatch.setattr(FileBytes, "read_into", read)
     load_pruned_head(path, DraftVocab.from_ids(np.arange(0, 100, 4), rows=ROWS))
     assert sum(seen) == 25 * WIDTH * 4
+
+
+def test_the_shape_of_logits_comes_from_the_config(tmp_path: Path) -> None:
+    told = {"final_logit_softcapping": 30.0, "logits_scaling": 8}
+    path = folder_of(tmp_path / "m", {"lm_head.weight": head()}, text_config=told)
+    assert load_pruned_head(path, vocab_of(40, ROWS)).shape == Shape(0.125, 30.0)
+    assert load_pruned_head(path, vocab_of(40, ROWS), shape=Shape()).shape == Shape()

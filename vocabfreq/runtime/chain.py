@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from vocabfreq.errors import HeadError
 from vocabfreq.runtime.sampler import GreedySampler
 
 
@@ -20,8 +21,13 @@ def draft_chain(
         k: how many tokens, 1 or more; `step` is called k - 1 times.
 
     Returns:
-        Target ids, int64 [B, k].
+        Target ids, int64 [B, k], a transposed view.
+
+    Raises:
+        HeadError: k is no number from 1.
     """
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise HeadError(f"k {k!r}", expected="how many tokens to draft, 1 or more")
     drafted = sampler.head.weight.new_empty((k, hidden.shape[0])).long()
     for place in range(k):
         sampler(hidden, out=drafted[place])

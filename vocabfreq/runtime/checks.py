@@ -10,7 +10,7 @@ from vocabfreq.errors import HeadError
 if TYPE_CHECKING:
     from vocabfreq.runtime.head import PrunedHead
 
-FLOATS = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
+FLOATS = (torch.bfloat16, torch.float16, torch.float32)  # keys are made of float32
 BY_ROW = (torch.int8, torch.float8_e4m3fn, torch.float8_e5m2)
 
 
@@ -56,7 +56,8 @@ def weight_dtype(weight: Tensor, scale: Tensor | None) -> None:
     without = " without a scale" if weight.dtype in BY_ROW else ""
     raise HeadError(
         f"a weight of {weight.dtype}{without}",
-        expected="floats, or int8 or float8 with one scale for each row (scale=…)",
+        expected="bfloat16, float16 or float32, or int8 or float8 with one scale for each row "
+        "(scale=…)",
         hint="a head that is packed or quantised in blocks cannot be taken apart by rows: prune it "
         "before quantising, or dequantise it",
     )
@@ -85,6 +86,19 @@ def hidden_of(head: "PrunedHead", hidden: Tensor) -> None:
             f"hidden of {hidden.dtype}, the head of {head.weight.dtype}",
             expected="one dtype",
             hint=f"head.to({hidden.dtype}), or hidden.to({head.weight.dtype})",
+        )
+
+
+def whole_or_group(head: "PrunedHead", group: object) -> None:
+    """A shard knows only its own rows: alone it would answer wrongly.
+
+    Raises:
+        HeadError: a shard without a group.
+    """
+    if group is None and len(head.weight) != len(head.vocab):
+        raise HeadError(
+            f"a shard of {len(head.weight):,} of {len(head.vocab):,} rows, and no group",
+            expected="group=, of the ranks that hold the others, or a whole head",
         )
 
 

@@ -6,6 +6,7 @@ distribution is that of the kept ids alone: every other id has probability 0.
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 INFINITY = float("inf")
+COLDEST = 1e-20  # below it a temperature is 0: its reciprocal leaves float32
 
 
 class Chosen(NamedTuple):
@@ -68,8 +70,10 @@ def sample(
         Target ids [B] and their log-probabilities under the draft distribution [B].
 
     Raises:
-        HeadError: a tensor does not fit, or a temperature is negative.
+        HeadError: a tensor does not fit, or a number is negative as a temperature. Temperatures in
+            a tensor are not looked at, which would wait for the device; below 0 they count as 0.
     """
+    checks.whole_or_group(head, group)
     checks.hidden_of(head, hidden)
     checks.bitmask_of(head, bitmask, hidden.shape[0])
     heat = _heat(temperature, hidden)
@@ -119,10 +123,11 @@ def topk(
     Raises:
         HeadError: a tensor does not fit, or k is out of range.
     """
-    if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= len(head.vocab):
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= len(head.vocab):
         raise HeadError(f"k {k!r}", expected=f"a whole number from 1 to {len(head.vocab)}, K")
-    checks.bitmask_of(head, bitmask, len(hidden))
+    checks.whole_or_group(head, group)
     logits = head(hidden)
+    checks.bitmask_of(head, bitmask, len(hidden))
     ids = ids_or_range(head.target_ids, logits)
     mask = None if bitmask is None else allowed(bitmask, ids)
     packed = keys.pack(logits, ids, mask)
@@ -138,6 +143,8 @@ def topk(
 def distribution(head: PrunedHead, hidden: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
     """The whole draft distribution, for rejection sampling; of a whole head, not of a shard.
 
+    On a GPU its logits may be rounded as the matrix library rounds them, those of `sample` are not.
+
     Args:
         head: the pruned head.
         hidden: [B, H], dtype and device of the head.
@@ -149,10 +156,12 @@ def distribution(head: PrunedHead, hidden: Tensor, temperature: float | Tensor =
     Raises:
         HeadError: a tensor does not fit, or a temperature is negative.
     """
+    checks.whole_or_group(head, None)
     logits, heat = head(hidden), _heat(temperature, hidden)[:, None]
     best = torch.zeros_like(logits).scatter_(1, logits.argmax(1, keepdim=True), 1.0)
     cooled = (logits * inverse(heat)).clamp_max(LARGEST)
-    return torch.where(heat > 0, cooled.softmax(1), best)
+    dead = (logits == -INFINITY).all(1, keepdim=True)
+    return torch.where((heat > 0) & ~dead, cooled.softmax(1), best)
 
 
 def _heat(temperature: float | Tensor, hidden: Tensor) -> Tensor:
@@ -166,18 +175,23 @@ def _heat(temperature: float | Tensor, hidden: Tensor) -> Tensor:
                 f"{temperature.device}",
                 expected=f"a number, or floats [{batch}] on {hidden.device}",
             )
-        return temperature.float().expand(batch)
-    if not 0 <= temperature < INFINITY:
+        heat = temperature.float().expand(batch)
+        return torch.where(heat < COLDEST, 0.0, heat)
+    known = isinstance(temperature, int | float) and not isinstance(temperature, bool)
+    if not known or not 0 <= temperature < INFINITY:
         raise HeadError(f"temperature {temperature!r}", expected="a number from 0")
-    return torch.full((batch,), float(temperature), device=hidden.device)
+    cold = 0.0 if temperature < COLDEST else float(temperature)
+    return torch.full((batch,), cold, dtype=torch.float32, device=hidden.device)
 
 
 def _number(value: int | Tensor, device: torch.device) -> Tensor:
-    if not isinstance(value, Tensor):
-        return torch.full((1,), value, dtype=torch.int64, device=device)
-    if value.dtype != torch.int64 or value.numel() != 1 or value.device != device:
+    number = isinstance(value, int) and not isinstance(value, bool)
+    if number and -(2**63) <= int(value) < 2**63:
+        return torch.full((1,), int(value), dtype=torch.int64, device=device)
+    fits = isinstance(value, Tensor) and value.dtype == torch.int64 and value.numel() == 1
+    if not isinstance(value, Tensor) or not fits or value.device != device:
         raise HeadError(
-            f"a seed or step {value.dtype} {list(value.shape)} on {value.device}",
-            expected=f"a whole number, or int64 [1] on {device}",
+            f"a seed or step {value!r}",
+            expected=f"a whole number of 64 bits, or int64 [1] on {device}",
         )
     return value.reshape(1)

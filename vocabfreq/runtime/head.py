@@ -9,7 +9,9 @@ into the head that the rows came from.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +19,7 @@ from torch import Tensor, nn
 from vocabfreq.errors import HeadError
 from vocabfreq.runtime import checks
 from vocabfreq.runtime.products import draft_logits
-from vocabfreq.runtime.reference import shaped
+from vocabfreq.runtime.reference import head_logits, shaped
 from vocabfreq.vocab import DraftVocab
 
 
@@ -77,7 +79,7 @@ class PrunedHead(nn.Module):
         shape: Shape | None = None,
         part: tuple[int, int] | None = None,
     ) -> None:
-        """Takes rows that are already picked, in the order of draft ids.
+        """Takes over rows that are already picked, in the order of draft ids, without a copy.
 
         Args:
             weight: [K, H], or the rows of one shard.
@@ -95,8 +97,8 @@ class PrunedHead(nn.Module):
         checks.rows_of_head(weight, bias, scale, count)
         self.vocab, self.rows, self.shape = vocab, vocab.rows, shape or Shape()
         self.weight = nn.Parameter(weight.contiguous(), requires_grad=False)
-        self.register_buffer("bias", bias)
-        self.register_buffer("scale", scale)
+        self.register_buffer("bias", None if bias is None else bias.contiguous())
+        self.register_buffer("scale", None if scale is None else scale.contiguous())
         self.register_buffer("target_ids", self._map(count))
 
     def _map(self, count: int) -> Tensor | None:
@@ -106,7 +108,7 @@ class PrunedHead(nn.Module):
         return torch.from_numpy(part.copy()).to(self.weight.device)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Draft logits as the model means them, scaled and capped.
+        """Draft logits as the model means them, scaled and capped; hidden may want a gradient.
 
         Args:
             hidden: [B, H], dtype and device of the head.
@@ -118,7 +120,10 @@ class PrunedHead(nn.Module):
             HeadError: hidden does not fit.
         """
         checks.hidden_of(self, hidden)
-        logits = draft_logits(hidden, self.weight, self.bias, self.scale)
+        if torch.is_grad_enabled() and hidden.requires_grad:
+            logits = head_logits(hidden, self.weight, self.bias, self.scale)
+        else:
+            logits = draft_logits(hidden, self.weight, self.bias, self.scale)
         return shaped(logits, self.shape.logit_scale, self.shape.soft_cap)
 
     @torch.no_grad()
@@ -140,6 +145,29 @@ class PrunedHead(nn.Module):
         for name, new in picked._asdict().items():
             if new is not None:
                 getattr(self, name).copy_(new)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "PrunedHead":
+        """Moves and converts; scales keep their dtype, in 16 bits small ones would vanish."""
+        scale = self.scale
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.scale = None if scale is None else scale.to(self.weight.device)
+        return self
+
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *others: Any) -> None:
+        """Refuses rows of other ids: `vocab` would not know of them.
+
+        Raises:
+            HeadError: the map in the state is not that of this head.
+        """
+        theirs = state.get(f"{prefix}target_ids")
+        mine = self.target_ids
+        if theirs is not None and (mine is None or not torch.equal(theirs.cpu(), mine.cpu())):
+            raise HeadError(
+                f"a state of {len(theirs):,} rows of other ids",
+                expected="the ids that this head was pruned to",
+                hint="prune a head to the same vocabulary before loading",
+            )
+        super()._load_from_state_dict(state, prefix, *others)
 
     def extra_repr(self) -> str:
         """K, V, H and dtype."""

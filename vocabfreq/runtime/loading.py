@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vocabfreq.checkpoints.config import read_config
+from vocabfreq.checkpoints.config import ModelConfig, read_config
 from vocabfreq.checkpoints.folder import Checkpoint, open_checkpoint
 from vocabfreq.checkpoints.head import own_head, target_head
 from vocabfreq.checkpoints.headrows import Head, is_head_tensor
@@ -24,11 +24,11 @@ from vocabfreq.formats.choosing import Chooser, choose
 from vocabfreq.runtime.head import PrunedHead, Shape
 from vocabfreq.vocab import DraftVocab
 
+SHAPES = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 DTYPES = {
     "BF16": torch.bfloat16,
     "F16": torch.float16,
     "F32": torch.float32,
-    "F64": torch.float64,
     "I8": torch.int8,
     "F8_E4M3": torch.float8_e4m3fn,
     "F8_E5M2": torch.float8_e5m2,
@@ -53,7 +53,7 @@ def load_pruned_head(
         vocab: as in `prune_lm_head`.
         dtype: of the result; None for that of the file.
         device: where to.
-        shape: logit scale and soft cap of the model.
+        shape: logit scale and soft cap of the model; None for what its config says.
         **wish: how a table selects.
 
     Raises:
@@ -72,7 +72,16 @@ def load_pruned_head(
         weight = _read(head.weight, places, dtype, device)
         beside = {n: _read(t, places, None, device).flatten() for n, t in head.beside.items()}
     bias, scale = beside.get("bias"), beside.get("weight_scale")
+    shape = shape or _shape(read_config(folder))
     return PrunedHead(weight, chosen, bias=bias, scale=scale, shape=shape)
+
+
+def _shape(config: ModelConfig) -> Shape:
+    """Soft cap (Gemma), logit scale (Cohere) or its inverse (Granite), by the config's names."""
+    told = {name: config.inner.get(name) for name in SHAPES}
+    numbers = {n: float(v) for n, v in told.items() if isinstance(v, int | float) and v}
+    scale = numbers.get("logit_scale", 1.0) / numbers.get("logits_scaling", 1.0)
+    return Shape(scale, numbers.get("final_logit_softcapping", 0.0))
 
 
 def _wanted(name: str) -> bool:

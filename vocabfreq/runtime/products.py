@@ -36,7 +36,8 @@ def draft_logits(
         [B, K], of the dtype of hidden or float32, contiguous or transposed.
     """
     space = space or Workspace()
-    product = _by_blocks if _widens(hidden, weight) else _plain
+    wide = scale is not None or _widens(hidden, weight)  # before scaling, float16 may overflow
+    product = _by_blocks if wide else _plain
     logits = product(hidden, weight, space)
     if scale is not None:
         logits = logits.mul_(scale)
@@ -46,15 +47,23 @@ def draft_logits(
 def _widens(hidden: Tensor, weight: Tensor) -> bool:
     if hidden.dtype != weight.dtype:
         return True
-    slow = weight.device.type == "cpu" and weight.dtype.itemsize <= 4 and hidden.shape[0] > FEW
-    return slow and not _native(weight.dtype)
+    slow = weight.device.type == "cpu" and hidden.shape[0] > FEW
+    return slow and weight.dtype not in NATIVE
 
 
-def _native(dtype: torch.dtype) -> bool:
-    """Whether the CPU library multiplies matrices of this dtype with instructions for it."""
-    if dtype == torch.bfloat16:
-        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-    return dtype == torch.float16 and bool(torch.ops.mkldnn._is_mkldnn_fp16_supported())
+def _native() -> tuple[torch.dtype, ...]:
+    """The dtypes of 16 bits that the CPU library multiplies with instructions for them."""
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return ()
+    ops = torch.ops.mkldnn
+    can = {
+        torch.bfloat16: ops._is_mkldnn_bf16_supported(),
+        torch.float16: ops._is_mkldnn_fp16_supported(),
+    }
+    return tuple(dtype for dtype, yes in can.items() if yes)
+
+
+NATIVE = _native()
 
 
 def _plain(hidden: Tensor, weight: Tensor, space: Workspace) -> Tensor:

@@ -16,6 +16,7 @@ from vocabfreq.runtime.head import PrunedHead, Shape
 from vocabfreq.vocab import DraftVocab
 
 
+@torch.inference_mode(False)  # else new weights could not be copied in outside of that mode
 @torch.no_grad()
 def prune_lm_head(
     lm_head: Tensor | nn.Module,

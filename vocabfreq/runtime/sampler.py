@@ -51,7 +51,7 @@ class GreedySampler:
             HeadError: Triton is asked for where it cannot run.
         """
         self.head, self.group, self.backend = head, group, backend
-        self._triton = uses_triton(backend, head.weight.device)
+        self._chosen = uses_triton(backend, head.weight.device), head.weight.device
         self._space = Workspace()
 
     @torch.no_grad()
@@ -71,6 +71,7 @@ class GreedySampler:
         Raises:
             HeadError: a tensor does not fit.
         """
+        checks.whole_or_group(self.head, self.group)
         checks.hidden_of(self.head, hidden)
         checks.bitmask_of(self.head, bitmask, hidden.shape[0])
         out = self._out(hidden, out)
@@ -87,6 +88,7 @@ class GreedySampler:
         self, logits: Tensor, *, bitmask: Tensor | None = None, out: Tensor | None = None
     ) -> Tensor:
         """The same over draft logits that are already there, floats [B, K], any strides."""
+        checks.whole_or_group(self.head, self.group)
         checks.logits_of(self.head, logits)
         checks.bitmask_of(self.head, bitmask, logits.shape[0])
         out, ids = self._out(logits, out), self.head.target_ids
@@ -96,6 +98,14 @@ class GreedySampler:
             )
         packed = dispatch.greedy_logits(logits, ids, bitmask, self._triton, space=self._space)
         return self._reduced(packed, out)
+
+    @property
+    def _triton(self) -> bool:
+        """Whether Triton runs, on the device that the head is on now."""
+        if self._chosen[1] != self.head.weight.device:
+            device = self.head.weight.device
+            self._chosen = uses_triton(self.backend, device), device
+        return self._chosen[0]
 
     def _out(self, batch: Tensor, out: Tensor | None) -> Tensor:
         size, device = batch.shape[0], batch.device

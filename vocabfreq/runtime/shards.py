@@ -59,6 +59,8 @@ def shard_lm_head(
     Raises:
         HeadError: as in `prune_lm_head`, or fewer kept ids than ranks.
     """
+    if not 0 <= rank < ranks:
+        raise HeadError(f"rank {rank} of {ranks}", expected="0 <= rank < ranks")
     chosen = choose(vocab, wish)
     part = bounds(len(chosen), ranks)[rank]
     rows = rows_of(lm_head, chosen, scale=scale, part=part)
@@ -142,6 +144,20 @@ def _exchanged(
     group: "ProcessGroup",
 ) -> Tensor:
     """Collects this rank's part of one tensor, each rank sending in turn."""
+    if local.dtype.itemsize == 1:  # not every back end knows float8; bytes are bytes
+        local, kind = local.view(torch.uint8), local.dtype
+        return _exchanged_bytes(local, starts, first_row, vocab, part, group).view(kind)
+    return _exchanged_bytes(local, starts, first_row, vocab, part, group)
+
+
+def _exchanged_bytes(
+    local: Tensor,
+    starts: list[int],
+    first_row: int,
+    vocab: DraftVocab,
+    part: tuple[int, int],
+    group: "ProcessGroup",
+) -> Tensor:
     me, mine = distributed.get_rank(group), local.new_empty((part[1], *local.shape[1:]))
     for rank, (start, stop) in enumerate(pairwise(starts)):
         if start == stop:

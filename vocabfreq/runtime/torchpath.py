@@ -68,10 +68,11 @@ def _largest(logits: Tensor, space: Workspace) -> tuple[Tensor, Tensor]:
     places = space.take("places", (batch,), torch.int64, device)
     # A NaN is the maximum to torch. On a CPU a look at the maxima tells; elsewhere it would wait
     # for the device, so every logit is looked at.
-    if device.type != "cpu":
+    looks = device.type == "cpu" and not torch.compiler.is_compiling()
+    if not looks:
         logits = _without_nan(logits)
     torch.max(logits, 1, out=(values, places))
-    if device.type == "cpu" and values.isnan().any():
+    if looks and values.isnan().any():
         torch.max(_without_nan(logits), 1, out=(values, places))
     return values, places
 

@@ -34,4 +34,5 @@ class Workspace:
         if old is not None and device.type == "cuda":
             self._outgrown.append(old)
             size = max(size, 2 * old.numel())
-        return torch.empty(size, dtype=dtype, device=device)
+        with torch.inference_mode(False):  # else it could not be written outside of that mode
+            return torch.empty(size, dtype=dtype, device=device)
