@@ -15,11 +15,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from vocabfreq.checkpoints import tensors as module
-from vocabfreq.checkpoints.folder import leaves_folder, open_checkpoint
+from vocabfreq.checkpoints.folder import open_checkpoint
 from vocabfreq.checkpoints.header import BITS, read_header
 from vocabfreq.checkpoints.tensors import Tensor
 from vocabfreq.checkpoints.writer import Piece, copied, numbers, write_safetensors
 from vocabfreq.errors import FileFormatError
+from vocabfreq.manifest import leaves_folder
 
 
 def whole(tensor: Tensor) -> bytes:

@@ -379,7 +379,7 @@ def test_a_broken_csv_is_named(hub: HubServer, counter: Counter) -> None:
 @pytest.mark.parametrize("fault", [{"status": 503}, {"truncate": 100}], ids=["503", "truncated"])
 @pytest.mark.parametrize("spec", ["org/lines", "org/columns", "org/cells"])
 def test_a_moment_of_trouble_changes_nothing(
-    hub: HubServer, counter: Counter, local_counts: Any, spec: str, fault: dict[str, int]
+    hub: HubServer, counter: Counter, local_counts: Any, spec: str, fault: dict[str, Any]
 ) -> None:
     texts = {"org/lines": TRAIN, "org/columns": TRAIN + TEST, "org/cells": EXACT + TEST}[spec]
     data = (".jsonl", ".parquet", ".csv")

@@ -10,6 +10,7 @@
     ├── SelectionError       a question to a table that it cannot answer
     ├── HeadError            a head cannot be pruned or used so, or a tensor does not fit it
     ├── WrongResultError     a measured way gave another result than the reference
+    ├── HubError             the Hub refuses, or does not answer
     ├── MissingExtraError    an optional package is not installed
     └── RefusedError         doing it would lose or mix up something
         ├── MismatchError        two tokenizers that should be one
@@ -81,6 +82,10 @@ class HeadError(VocabfreqError):
 
 class WrongResultError(VocabfreqError):
     """A measured way gave another result than the reference; no speed is shown."""
+
+
+class HubError(VocabfreqError):
+    """The Hub refuses what was asked for, or does not answer."""
 
 
 class MissingExtraError(VocabfreqError):

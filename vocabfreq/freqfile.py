@@ -14,6 +14,7 @@ from vocabfreq.records import Metadata, canonical_json, read_metadata
 
 WHAT = "a frequency file that vocabfreq build wrote"
 KEY = "vocabfreq"
+NAME = "vocab_freq.safetensors"
 TENSORS = ("counts", "heldout", "ranked_ids")
 MAX_BYTES = 64 << 30
 
@@ -35,6 +36,26 @@ def is_frequency_file(path: Path) -> bool:
             return KEY in (file.metadata() or {}) and set(TENSORS) <= set(file.keys())
     except (SafetensorError, OSError):
         return False
+
+
+def published(spec: str) -> Path | None:
+    """Local copy of the frequency file of a repo on the Hub; None when the spec is a path.
+
+    Raises:
+        FileFormatError: there is no such repo, it has no such file, or other bytes than it says.
+    """
+    from vocabfreq.resolve import looks_like_repo, open_folder
+
+    if not looks_like_repo(spec):
+        return None
+    folder = open_folder(spec, FileFormatError)
+    path = folder.file(NAME)
+    if path is None:
+        raise FileFormatError(
+            f"{folder.name} at {folder.revision} has no {NAME}",
+            expected="a repo that vocabfreq push made",
+        )
+    return path
 
 
 def load_table(path: Path) -> FrequencyTable:

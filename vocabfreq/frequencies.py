@@ -238,12 +238,17 @@ class FrequencyTable:
     def load(cls, path: str | Path) -> "FrequencyTable":
         """Reads and checks a frequency file.
 
+        Args:
+            path: a file, or a repo on the Hub, `owner/name[@revision]`, whose file is fetched and
+                compared with its manifest. A `Path` is always local.
+
         Raises:
             FileFormatError: it is not one, or breaks its own format; names what is wrong.
         """
-        from vocabfreq.freqfile import load_table
+        from vocabfreq.freqfile import load_table, published
 
-        return load_table(Path(path))
+        remote = published(path) if isinstance(path, str) else None
+        return load_table(remote or Path(path))
 
 
 def _with(meta: Metadata, **changes: object) -> Metadata:

@@ -84,5 +84,6 @@ def _label(axes: Any, table: FrequencyTable) -> None:
 
 
 def _plain(text: str) -> str:
-    """A name as text, whatever it holds: `$` starts no formula."""
-    return text.replace("$", r"\$")
+    """A name as text, whatever it holds: `$` starts no formula, control characters are spaces."""
+    shown = "".join(character if character.isprintable() else " " for character in text)
+    return shown.replace("$", r"\$")

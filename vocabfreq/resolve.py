@@ -11,9 +11,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vocabfreq.errors import SourceError, VocabfreqError
+from vocabfreq.manifest import MANIFEST, leaves_folder, read_manifest, sha256_of
+from vocabfreq.manifest import MAX_BYTES as MANIFEST_BYTES
 
 RepoType = Literal["model", "dataset"]
 LISTED = 8
+
+_PUBLISHED = re.compile(
+    r"vocab_freq\.safetensors|freq_\d+\.pt|config\.json|README\.md|coverage\.png"
+)
 
 _REPO = re.compile(r"^(?P<repo>[\w][\w.-]*/[\w][\w.-]*)(@(?P<revision>[\w./-]+))?$")
 _FILE = re.compile(
@@ -57,7 +63,42 @@ class Folder:
         if self.root is not None:
             path = self.root / name
             return path if path.is_file() else None
+        if leaves_folder(name):
+            raise self.error(f"file {name!r} of {self.repo}", expected="a name inside the repo")
+        fetched = self._fetched(name)
+        if fetched is not None and _PUBLISHED.fullmatch(name):
+            self._compare(fetched, name)
+        return fetched
+
+    def _fetched(self, name: str) -> Path | None:
         return _download(str(self.repo), str(self.revision), name, self.error)
+
+    def _compare(self, path: Path, name: str) -> None:
+        """The client checks the length of what it fetched; the manifest says what is in it."""
+        manifest = self._fetched(MANIFEST)
+        wanted = None if manifest is None else read_manifest(manifest).get(name)
+        found = sha256_of(path) if wanted is not None else None
+        if found != wanted:
+            raise self.error(
+                f"{self.repo}/{name} has sha256 {found}",
+                expected=f"{wanted}, by the {MANIFEST} of commit {self.revision}",
+                hint=f"it was changed or damaged on the way; remove {path} and try again",
+            )
+
+
+def limit_of(name: str) -> int:
+    """Bytes that a file of this name may have; weights and frequencies may be large, lists not."""
+    if name == MANIFEST:
+        return MANIFEST_BYTES
+    if name == "vocab_freq.safetensors":
+        return 8 << 30
+    return 1 << 62 if name.endswith((".safetensors", ".bin")) else 1 << 30
+
+
+def is_repo_name(name: str) -> bool:
+    """Whether a name can be that of a repo, `owner/name`."""
+    match = _REPO.match(name)
+    return match is not None and match["revision"] is None
 
 
 def looks_like_file(name: str) -> bool:
@@ -188,7 +229,10 @@ def _download(repo: str, revision: str, name: str, error: type[VocabfreqError]) 
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
     try:
+        _check_size(repo, revision, name, error)
         return Path(hf_hub_download(repo, name, revision=revision))
+    except VocabfreqError:
+        raise
     except LocalEntryNotFoundError as failure:  # the Hub did not answer, and the cache has no copy
         if _known_missing(repo, revision, name):
             return None
@@ -197,6 +241,21 @@ def _download(repo: str, revision: str, name: str, error: type[VocabfreqError]) 
         return None
     except Exception as failure:  # the client's errors share no base from version to version
         raise unreachable(f"{repo}/{name}", failure, error) from None
+
+
+def _check_size(repo: str, revision: str, name: str, error: type[VocabfreqError]) -> None:
+    """Asks for the size before fetching; what is in the cache has been looked at."""
+    from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
+
+    known = try_to_load_from_cache(repo, name, revision=revision)
+    if known is not None or constants.HF_HUB_OFFLINE:
+        return
+    size = get_hf_file_metadata(hf_hub_url(repo, name, revision=revision)).size
+    if size is not None and size > limit_of(name):
+        raise error(
+            f"{repo}/{name} has {size:,} bytes",
+            expected=f"at most {limit_of(name):,} of such a file; nothing was fetched",
+        )
 
 
 def _known_missing(repo: str, revision: str, name: str) -> bool:

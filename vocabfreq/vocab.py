@@ -167,6 +167,22 @@ class DraftVocab:
         share = len(self) / self.rows
         return f"DraftVocab(K={len(self):,} of V={self.rows:,}, {share:.1%}{known}{filled})"
 
+    @classmethod
+    def from_hub(cls, repo: str, **wish: Any) -> "DraftVocab":
+        """Selects from the frequency file of a repo on the Hub.
+
+        Args:
+            repo: `owner/name[@revision]`.
+            **wish: `size`, `coverage` …, as in `FrequencyTable.select`.
+
+        Raises:
+            FileFormatError: there is no such repo, or it does not hold what it says.
+            SelectionError: the wish cannot be met.
+        """
+        from vocabfreq.frequencies import FrequencyTable
+
+        return FrequencyTable.load(repo).select(**wish)
+
     def save(self, path: str | Path) -> None:
         """Writes a draft-vocab file, whole or not at all."""
         from vocabfreq.formats.draftvocab import save_draft_vocab

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import TracebackType
 
 import msgspec
@@ -12,6 +12,7 @@ from vocabfreq.checkpoints.header import read_header
 from vocabfreq.checkpoints.tensors import FileBytes, Tensor
 from vocabfreq.checkpoints.torchbin import read_torch_file
 from vocabfreq.errors import FileFormatError
+from vocabfreq.manifest import leaves_folder
 
 SINGLE, INDEX, TORCH = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
 MAX_JSON = 64 << 20
@@ -123,13 +124,6 @@ def read_index(path: Path) -> dict[str, str]:
                 f"{path} names the file {name!r}", expected="file names inside the folder"
             )
     return names
-
-
-def leaves_folder(name: str) -> bool:
-    """Whether a relative file name could be anywhere else than inside its folder."""
-    path = PurePosixPath(name)
-    odd = any(character in name for character in "\\:\0")
-    return odd or not name or path.is_absolute() or ".." in path.parts
 
 
 def _shards(

@@ -14,7 +14,10 @@ from vocabfreq.cli.convert import convert
 from vocabfreq.cli.export import export
 from vocabfreq.cli.merge import merge
 from vocabfreq.cli.prune import prune
+from vocabfreq.cli.pull import pull
+from vocabfreq.cli.push import push
 from vocabfreq.cli.show import show
+from vocabfreq.cli.verify import verify
 
 app = typer.Typer(
     name="vocabfreq",
@@ -24,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (build, show, merge, compare, export, convert, prune, check, bench):
+for verb in (build, show, merge, compare, export, convert, prune, check, bench, push, pull, verify):
     app.command()(verb)
 
 

@@ -16,9 +16,8 @@ from vocabfreq.formats.jsonfile import vocab_from_json
 from vocabfreq.formats.npypair import PAIR, has_pair, load_pair
 from vocabfreq.formats.places import Place, find
 from vocabfreq.formats.values import READERS, check_share, kinds_of
+from vocabfreq.freqfile import NAME as FREQUENCIES
 from vocabfreq.vocab import DraftVocab
-
-FREQUENCIES = "vocab_freq.safetensors"
 
 if TYPE_CHECKING:
     from vocabfreq.frequencies import FrequencyTable

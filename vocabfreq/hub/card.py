@@ -1,0 +1,160 @@
+"""The README.md of a published repo: what it is, where it comes from, how to use it.
+
+Names out of a file are a stranger's: they are made plain before they become Markdown.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vocabfreq.frequencies import FrequencyTable
+from vocabfreq.hub.carduse import HUB_FILE, built, usage
+from vocabfreq.hub.markdown import plain, table_of
+from vocabfreq.records import SourceRecord
+from vocabfreq.vocab import DraftVocab
+
+
+@dataclass(frozen=True)
+class About:
+    """What a card says beyond the file.
+
+    Attributes:
+        repo: `owner/name`.
+        licence: identifier on the Hub, such as `apache-2.0`.
+        base_model: repo of the target; None takes the tokenizer's where that is on the Hub.
+    """
+
+    repo: str
+    licence: str = "unknown"
+    base_model: str | None = None
+
+
+def card_of(
+    table: FrequencyTable, vocabs: Sequence[DraftVocab], about: About, picture: bool
+) -> str:
+    """The card.
+
+    Args:
+        table: the counts.
+        vocabs: what is kept of each published size.
+        about: what else it says.
+        picture: whether there is a coverage.png.
+    """
+    parts = [
+        _metadata(table, about),
+        _what(table, about),
+        _coverage(table, vocabs, picture),
+        _provenance(table),
+        usage(about.repo, [len(vocab) for vocab in vocabs]),
+        built(table),
+    ]
+    return "\n".join(part.strip("\n") + "\n" for part in parts)
+
+
+def target_of(table: FrequencyTable, about: About) -> str | None:
+    """Repo of the target, where it is known."""
+    if about.base_model is not None:
+        return about.base_model
+    return table.tokenizer.name if table.tokenizer.revision else None
+
+
+def data_sets(table: FrequencyTable) -> list[str]:
+    """Hub data sets among the sources, each once."""
+    found = (HUB_FILE.match(file) for source in table.sources for file in source.files)
+    return sorted({match["repo"] for match in found if match})
+
+
+def _metadata(table: FrequencyTable, about: About) -> str:
+    from huggingface_hub import ModelCardData
+
+    target = target_of(table, about)
+    data = ModelCardData(
+        library_name="vocabfreq",
+        license=about.licence,
+        base_model=target,
+        datasets=data_sets(table) or None,
+        tags=["speculative-decoding", "fr-spec", "token-frequency"],
+    )
+    return f"---\n{data.to_yaml()}\n---"
+
+
+def _what(table: FrequencyTable, about: About) -> str:
+    tokenizer, target = table.tokenizer, target_of(table, about)
+    revision = f" at `{plain(tokenizer.revision)}`" if tokenizer.revision else ""
+    of_target = f" of {plain(target)}" if target else ""
+    rows = [
+        ["tokenizer", f"{plain(tokenizer.name)}{revision}"],
+        ["sha256 of its tokenizer.json", f"`{plain(tokenizer.sha256)}`"],
+        ["V, rows of the target's head", f"{tokenizer.rows:,}"],
+        ["tokens counted", f"{sum(source.tokens for source in table.sources):,}"],
+    ]
+    return f"""
+# Token frequencies{of_target} for drafting with a pruned vocabulary
+
+How often each token id occurs in text, and the most frequent ids as lists. A drafter for
+speculative decoding that keeps only these rows of its `lm_head` ([FR-Spec](https://arxiv.org/abs/2502.14856))
+drafts faster; the target still verifies over its full vocabulary, so its output does not change.
+
+{table_of(["", ""], rows)}
+
+**Only for this tokenizer.** Ids of another one mean other tokens; compare the sha256.
+"""
+
+
+def _coverage(table: FrequencyTable, vocabs: Sequence[DraftVocab], picture: bool) -> str:
+    held = "held out, not used for ranking" if table.heldout.any() else "counted"
+    names = list(vocabs[0].coverage) if vocabs else []
+    if len(names) == 2:  # one source, and all of them
+        names = [name for name in names if name != "all sources"]
+    rows = [
+        [plain(name), *(f"{100 * vocab.coverage[name]:.2f} %" for vocab in vocabs)]
+        for name in names
+    ]
+    if any(vocab.filled for vocab in vocabs):
+        rows.append(["ids never seen", *(f"{vocab.filled:,}" for vocab in vocabs)])
+    header = ["source", *(f"K = {len(vocab):,}" for vocab in vocabs)]
+    shown = "\n![Coverage by size](coverage.png)\n" if picture else ""
+    return f"""
+## Coverage
+
+Share of tokens ({held}) whose id is kept. K counts every kept id, among them
+those that are kept whatever their count: stop ids, chat tokens, byte tokens.
+
+{table_of(header, rows) if rows else "No size is published."}
+{shown}"""
+
+
+def _provenance(table: FrequencyTable) -> str:
+    header = ["source", "files", "weight", "documents", "held out", "tokens", "text", "skipped"]
+    return f"""
+## Where the counts come from
+
+{table_of(header, [_source(source) for source in table.sources])}
+
+{_encoded(table)}
+"""
+
+
+def _encoded(table: FrequencyTable) -> str:
+    encoder = table.meta.encoder
+    by = f"Encoded by {plain(encoder.name)} {plain(encoder.version)}"
+    if not encoder.cross_checked_documents:
+        return f"{by}."
+    return (
+        f"{by}; {encoder.cross_checked_documents:,} texts were encoded by `tokenizers` too, of "
+        f"which {encoder.mismatched_documents:,} differed: their part was counted by `tokenizers`."
+    )
+
+
+def _source(source: SourceRecord) -> list[str]:
+    more = f" and {len(source.files) - 3:,} more" if len(source.files) > 3 else ""
+    skipped = "; ".join(f"{n:,} × {plain(reason)}" for reason, n in source.skipped.items())
+    return [
+        plain(source.name),
+        ", ".join(plain(file) for file in source.files[:3]) + more,
+        "raw" if source.weight is None else f"{source.weight:g}",
+        f"{source.documents:,}",
+        f"{source.heldout_documents:,}",
+        f"{source.tokens:,}",
+        f"{source.bytes / 1e6:,.1f} MB",
+        skipped or "none",
+    ]

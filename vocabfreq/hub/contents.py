@@ -1,0 +1,122 @@
+"""What a published repo holds: the frequency file, a token map for each size, and what explains it.
+
+| file | for |
+|---|---|
+| `vocab_freq.safetensors` | vocabfreq: counts, ranks, where they come from |
+| `freq_K.pt` | SGLang, FR-Spec and others that take a token map |
+| `config.json` | programs that want to know what this is |
+| `coverage.png`, `README.md` | people |
+| `SHA256SUMS` | whoever wants to know that nothing was changed on the way |
+"""
+
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vocabfreq.errors import MissingExtraError, SelectionError
+from vocabfreq.formats import write
+from vocabfreq.freqfile import NAME as FREQUENCIES
+from vocabfreq.frequencies import FrequencyTable
+from vocabfreq.hub.card import About, card_of, target_of
+from vocabfreq.manifest import MANIFEST, manifest_of
+from vocabfreq.vocab import DraftVocab
+
+CONFIG, CARD, PICTURE = "config.json", "README.md", "coverage.png"
+USUAL = (8192, 16384, 32768, 65536)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The files of a repo.
+
+    Attributes:
+        files: name → bytes, `SHA256SUMS` among them.
+        remarks: what a person should know.
+    """
+
+    files: dict[str, bytes]
+    remarks: tuple[str, ...] = ()
+
+
+def map_name(size: int) -> str:
+    """Name of the token map of a size, as FR-Spec and SGLang call it."""
+    return f"freq_{size}.pt"
+
+
+def contents_of(file: Path, about: About, sizes: Sequence[int] | None = None) -> Contents:
+    """Makes the files of a repo; the same input gives the same bytes.
+
+    Args:
+        file: a frequency file.
+        about: what the card says beyond it.
+        sizes: values of K that get a token map; None for the usual ones below V.
+
+    Raises:
+        FileFormatError: it is no frequency file.
+        SelectionError: a size cannot be selected; names both numbers.
+    """
+    table = FrequencyTable.load(file)
+    vocabs = _selected(table, sizes)
+    files = {FREQUENCIES: file.read_bytes(), CONFIG: _config(table, vocabs)}
+    remarks = []
+    if target_of(table, about) is None:
+        remarks.append("the card names no target: --base-model OWNER/NAME (base_model=) does")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for vocab in vocabs:
+            write(vocab, folder / map_name(len(vocab)), "token-map")
+        try:
+            _draw(table, folder / PICTURE, [len(vocab) for vocab in vocabs])
+        except MissingExtraError as error:
+            remarks.append(f"no {PICTURE}: {error.wrong}; {error.hint}")
+        files |= {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+    files[CARD] = card_of(table, vocabs, about, PICTURE in files).encode()
+    return Contents(files | {MANIFEST: manifest_of(files)}, tuple(remarks))
+
+
+def _selected(table: FrequencyTable, sizes: Sequence[int] | None) -> list[DraftVocab]:
+    if sizes is not None:
+        return [table.select(size) for size in sorted(set(sizes))]
+    vocabs = []
+    for size in USUAL:
+        try:
+            vocabs.append(table.select(size))
+        except SelectionError:  # more than can be emitted, or fewer than the pins
+            continue
+    return vocabs
+
+
+def _draw(table: FrequencyTable, path: Path, sizes: list[int]) -> None:
+    from vocabfreq.plots import save_coverage_plot
+
+    save_coverage_plot(table, path, sizes)
+
+
+def _config(table: FrequencyTable, vocabs: list[DraftVocab]) -> bytes:
+    tokenizer = table.tokenizer
+    told: dict[str, Any] = {
+        "library_name": "vocabfreq",
+        "format": table.meta.format,
+        "vocabfreq": table.meta.vocabfreq,
+        "tokenizer": {
+            "name": tokenizer.name,
+            "revision": tokenizer.revision,
+            "sha256": tokenizer.sha256,
+        },
+        "rows": tokenizer.rows,
+        "sources": [source.name for source in table.sources],
+        "sizes": [
+            {
+                "size": len(vocab),
+                "file": map_name(len(vocab)),
+                "fingerprint": vocab.fingerprint,
+                "coverage": dict(vocab.coverage),
+                "filled": vocab.filled,
+            }
+            for vocab in vocabs
+        ],
+    }
+    return (json.dumps(told, indent=2, sort_keys=True) + "\n").encode()

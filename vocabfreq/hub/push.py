@@ -1,0 +1,214 @@
+"""`push`: a frequency file becomes a repo, in one commit that is there whole or not at all."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vocabfreq.errors import HubError, RefusedError, VocabfreqError
+from vocabfreq.hub.card import About
+from vocabfreq.hub.contents import Contents, contents_of
+from vocabfreq.hub.retry import (
+    DELAYS,
+    LOGIN,
+    is_passing,
+    persistent,
+    status_of,
+    wait_before,
+    worded,
+)
+from vocabfreq.manifest import MANIFEST
+from vocabfreq.resolve import is_repo_name
+
+MESSAGE = "Publish token frequencies"
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """What is on the Hub now.
+
+    Attributes:
+        repo: `owner/name`.
+        commit: sha of the branch with these files, or of the pull request's.
+        changed: whether a commit was made; False when everything was there already.
+        url: where to look at it.
+        files: name → bytes.
+        remarks: what a person should know.
+    """
+
+    repo: str
+    commit: str
+    changed: bool
+    url: str
+    files: dict[str, int]
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where to push.
+
+    Attributes:
+        repo: `owner/name`, made if it does not exist.
+        revision: a branch, made if it does not exist; None for main.
+        create_pr: open a pull request instead of committing to the branch.
+        private: for a new repo.
+        message: of the commit.
+    """
+
+    repo: str
+    revision: str | None = None
+    create_pr: bool = False
+    private: bool = False
+    message: str = MESSAGE
+
+
+def push(
+    file: str | Path,
+    place: str | Place,
+    *,
+    sizes: Sequence[int] | None = None,
+    about: About | None = None,
+) -> Pushed:
+    """Publishes a frequency file as a model repo on the Hub.
+
+    Args:
+        file: a frequency file.
+        place: `owner/name`, or where exactly.
+        sizes: values of K that get a token map; None for the usual ones below V.
+        about: what the card says beyond the file.
+
+    Raises:
+        HubError: no login, no right, a branch that moved, or a Hub that does not answer; nothing
+            is committed twice.
+        FileFormatError: it is no frequency file.
+        SelectionError: a size cannot be selected.
+    """
+    place = place if isinstance(place, Place) else Place(place)
+    check_place(place)
+    contents = contents_of(Path(file), about or About(place.repo), sizes)
+    return upload(contents, place)
+
+
+def check_place(place: Place) -> None:
+    """Refuses what cannot be a repo on the Hub.
+
+    Raises:
+        RefusedError: naming it.
+    """
+    if not is_repo_name(place.repo):
+        raise RefusedError(f"repo {place.repo!r}", expected="owner/name on the Hugging Face Hub")
+
+
+def upload(contents: Contents, place: Place) -> Pushed:
+    """Makes the repo if need be, and one commit."""
+    from huggingface_hub import HfApi, get_token
+
+    if not get_token():
+        raise HubError("not logged in to the Hugging Face Hub", hint=LOGIN)
+    api = HfApi(library_name="vocabfreq")
+    _make(api, place)
+    parent = _head(api, place)
+    commit, url = _commit(api, contents, place, parent)
+    sizes = {name: len(data) for name, data in contents.files.items()}
+    return Pushed(place.repo, commit, commit != parent, url, sizes, contents.remarks)
+
+
+def _make(api: Any, place: Place) -> None:
+    """The repo and the branch, if they do not exist; done twice it does nothing."""
+    repo = place.repo
+    if not _exists(api, repo):
+        kwargs = {"private": place.private, "exist_ok": True}
+        persistent(lambda: api.create_repo(repo, **kwargs), repo, "make the repo")
+    if place.revision:
+        branch = place.revision
+        if not persistent(lambda: api.revision_exists(repo, branch), repo, "look at"):
+            made = lambda: api.create_branch(repo, branch=branch, exist_ok=True)  # noqa: E731
+            persistent(made, repo, f"make the branch {branch!r} of")
+
+
+def _exists(api: Any, repo: str) -> bool:
+    return bool(persistent(lambda: api.repo_exists(repo), repo, "look at"))
+
+
+def _head(api: Any, place: Place) -> str:
+    """The commit of the branch."""
+    look = lambda: api.repo_info(place.repo, revision=place.revision)  # noqa: E731
+    return str(persistent(look, place.repo, "look at").sha)
+
+
+def _commit(api: Any, contents: Contents, place: Place, parent: str) -> tuple[str, str]:
+    """One commit on top of `parent`: its sha and address.
+
+    After a failure that may pass, the branch is looked at first: the commit may have been made
+    although nobody said so. `parent_commit` keeps the rest out.
+    """
+    for attempt in range(len(DELAYS) + 1):
+        try:
+            made = _send(api, contents, place, parent)
+            return str(made.oid), str(made.pr_url or _page(api, place.repo, made.oid))
+        except VocabfreqError:
+            raise
+        except Exception as error:  # the client's errors share no base from version to version
+            passing = is_passing(error)
+            if not passing and status_of(error) != 412:
+                raise worded(error, place.repo, "push to") from None
+            if place.create_pr and passing:
+                raise _maybe_opened(place, error) from None
+            now = _head(api, place)
+            if now != parent and _is_ours(api, contents, place.repo, now):
+                return now, _page(api, place.repo, now)
+            if not passing or now != parent or attempt == len(DELAYS):
+                raise _moved(error, place, now != parent) from None
+            wait_before(attempt, error)
+    raise AssertionError
+
+
+def _send(api: Any, contents: Contents, place: Place, parent: str) -> Any:
+    from huggingface_hub import CommitOperationAdd
+
+    operations = [
+        CommitOperationAdd(path_in_repo=name, path_or_fileobj=data)
+        for name, data in contents.files.items()
+    ]
+    return api.create_commit(
+        place.repo,
+        operations,
+        commit_message=place.message,
+        revision=place.revision,
+        create_pr=place.create_pr,
+        parent_commit=parent,
+    )
+
+
+def _is_ours(api: Any, contents: Contents, repo: str, commit: str) -> bool:
+    """Whether a commit holds exactly what was to be pushed, by its manifest."""
+    from huggingface_hub.errors import EntryNotFoundError
+
+    try:
+        path = persistent(
+            lambda: api.hf_hub_download(repo, MANIFEST, revision=commit), repo, "look at"
+        )
+    except (EntryNotFoundError, HubError):
+        return False
+    return Path(path).read_bytes() == contents.files[MANIFEST]
+
+
+def _moved(error: Exception, place: Place, moved: bool) -> VocabfreqError:
+    if not moved:
+        return worded(error, place.repo, "push to")
+    return HubError(
+        f"{place.repo!r} was changed by somebody else in the meantime; nothing was committed",
+        hint="look at what changed, then push again",
+    )
+
+
+def _maybe_opened(place: Place, error: Exception) -> VocabfreqError:
+    return HubError(
+        f"cannot tell whether the pull request was opened: {worded(error, place.repo, 'push to')}",
+        hint=f"look at the discussions of {place.repo} before you push again",
+    )
+
+
+def _page(api: Any, repo: str, commit: str) -> str:
+    return f"{api.endpoint}/{repo}/tree/{commit}"

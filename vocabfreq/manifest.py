@@ -1,0 +1,55 @@
+r"""SHA256SUMS: which files a published folder has and what is in them, as `sha256sum` writes it.
+
+>>> manifest_of({"a.txt": b"hello"})
+b'2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824  a.txt\n'
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+from vocabfreq.errors import FileFormatError
+
+MANIFEST = "SHA256SUMS"
+MAX_BYTES = 1 << 20
+_LINE = re.compile(r"(?P<sha256>[0-9a-f]{64}) [ *](?P<name>.+)")
+
+
+def leaves_folder(name: str) -> bool:
+    """Whether a relative file name could be anywhere else than inside its folder."""
+    path = PurePosixPath(name)
+    odd = any(character in name for character in "\\:\0")
+    return odd or not name or path.is_absolute() or ".." in path.parts
+
+
+def manifest_of(files: Mapping[str, bytes]) -> bytes:
+    """The manifest of some files, sorted by name."""
+    sums = {name: hashlib.sha256(files[name]).hexdigest() for name in sorted(files)}
+    return "".join(f"{sha256}  {name}\n" for name, sha256 in sums.items()).encode()
+
+
+def read_manifest(path: Path) -> dict[str, str]:
+    """File name → sha256 in hex.
+
+    Raises:
+        FileFormatError: it is no manifest, too large, names a file twice or one outside the folder.
+    """
+    if path.stat().st_size > MAX_BYTES:
+        raise FileFormatError(f"{path.name} is larger than {MAX_BYTES:,} bytes")
+    sums: dict[str, str] = {}
+    for number, line in enumerate(path.read_bytes().decode("utf-8", "replace").splitlines(), 1):
+        match = _LINE.fullmatch(line)
+        if match is None or match["name"] in sums or leaves_folder(match["name"]):
+            raise FileFormatError(
+                f"{path.name}, line {number}: {line[:100]!r}",
+                expected="a sha256 in hex, two spaces, a file name inside the folder, each once",
+            )
+        sums[match["name"]] = match["sha256"]
+    return sums
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
