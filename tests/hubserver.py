@@ -345,7 +345,7 @@ def info(hub: HubServer, request: Request) -> Reply:
             if "lfs" in found:
                 sibling["lfs"] = found["lfs"] | {"sha256": found["lfs"]["oid"]}
     told = {"id": request.part["name"], "sha": sha, "private": repo.private, "siblings": siblings}
-    return json_reply(told)
+    return json_reply(told | {"xetEnabled": True})  # by which a client before 1.0 chooses
 
 
 def refs(hub: HubServer, request: Request) -> Reply:

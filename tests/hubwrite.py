@@ -180,18 +180,20 @@ def _blob(repo: Repo, oid: str) -> bytes | None:
 
 
 def lfs_batch(hub: HubServer, request: Request) -> Reply:
-    """Where to upload large files; nothing of those that are here."""
+    """Where to upload large files, but for those that are here. A client of 1.x may ask for Xet."""
     hub.check(request)
     repo = hub.repo(request)
+    asked = json.loads(request.body)
     place = f"{hub.url}{request.path.removesuffix('/batch')}"
     objects = []
-    for asked in json.loads(request.body)["objects"]:
-        told = {"oid": asked["oid"], "size": asked["size"]}
-        if asked["oid"] not in repo.blobs:
-            upload, verify = {"href": f"{place}/{asked['oid']}"}, {"href": f"{place}/verify"}
+    for large in asked["objects"]:
+        told = {"oid": large["oid"], "size": large["size"]}
+        if large["oid"] not in repo.blobs:
+            upload, verify = {"href": f"{place}/{large['oid']}"}, {"href": f"{place}/verify"}
             told["actions"] = {"upload": upload, "verify": verify}
         objects.append(told)
-    reply = {"transfer": "basic", "objects": objects, "hash_algo": "sha256"}
+    transfer = "xet" if "xet" in asked.get("transfers", []) else "basic"
+    reply = {"transfer": transfer, "objects": objects, "hash_algo": "sha256"}
     return json_reply(reply, headers={"Content-Type": "application/vnd.git-lfs+json"})
 
 

@@ -396,3 +396,87 @@ def test_nothing_of_the_client_is_loaded_before_it_is_needed() -> None:
     code = "import sys, vocabfreq.hub; print('huggingface_hub' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_a_push_takes_away_the_maps_of_the_one_before(
+    hub: HubServer, cli: HubCli, file: Path
+) -> None:
+    pushed(cli, file)
+    told = json.loads(cli.good("push", file, REPO, "--size", "261", "--json"))
+    names = set(hub.repos["model", REPO].commits[told["commit"]])
+    assert "freq_261.pt" in names and "freq_260.pt" not in names
+    assert len(commits(hub)) == 2
+
+
+def test_private_on_a_public_repo_is_refused(hub: HubServer, cli: HubCli, file: Path) -> None:
+    pushed(cli, file)
+    done = cli("push", file, REPO, "--size", "261", "--private")
+    assert done.status == 4
+    assert "exists and is public" in done.err
+    assert len(commits(hub)) == 1
+
+
+@pytest.mark.parametrize(
+    "config",
+    [b"{", b"[]", b"null", b'{"sizes": 5}', b'{"sizes": [{}]}', b"\xff\xfe", b"[" * 10_000, b"{}"],
+    ids=range(8),
+)
+def test_verify_words_a_config_that_lies(file: Path, tmp_path: Path, config: bytes) -> None:
+    from vocabfreq.hub import verify
+    from vocabfreq.hub.card import About
+    from vocabfreq.hub.contents import contents_of
+    from vocabfreq.manifest import manifest_of
+
+    files = contents_of(file, About(REPO), [260]).files | {"config.json": config}
+    files["SHA256SUMS"] = manifest_of({n: d for n, d in files.items() if n != "SHA256SUMS"})
+    (tmp_path / "repo").mkdir()
+    for name, data in files.items():
+        (tmp_path / "repo" / name).write_bytes(data)
+    last = verify(tmp_path / "repo")[-1]
+    assert not last.ok and "config.json" in last.found
+
+
+def test_verify_reads_every_token_map(file: Path, tmp_path: Path) -> None:
+    from vocabfreq.hub import verify
+    from vocabfreq.hub.card import About
+    from vocabfreq.hub.contents import contents_of
+
+    (tmp_path / "repo").mkdir()
+    for name, data in contents_of(file, About(REPO), [260]).files.items():
+        (tmp_path / "repo" / name).write_bytes(data)
+    assert all(check.ok for check in verify(tmp_path / "repo"))
+    (tmp_path / "repo/freq_100.pt").write_bytes(b"of another count")
+    assert "does not name it" in verify(tmp_path / "repo")[-1].found
+
+
+@pytest.mark.parametrize("field", ["tokenizer", "file"])
+def test_local_paths_are_not_published(file: Path, field: str) -> None:
+    import msgspec
+
+    from vocabfreq.errors import RefusedError
+    from vocabfreq.hub.card import About
+    from vocabfreq.hub.contents import contents_of
+
+    table = FrequencyTable.load(file)
+    replace, path = msgspec.structs.replace, "/home/alice/secret"
+    if field == "tokenizer":
+        meta = replace(table.meta, tokenizer=replace(table.tokenizer, name=path))
+    else:
+        meta = replace(table.meta, sources=(replace(table.sources[0], files=(path,)),))
+    FrequencyTable(table.counts, table.heldout, meta).save(file)
+    with pytest.raises(RefusedError, match="local path '/home/alice/secret'"):
+        contents_of(file, About(REPO), [260])
+
+
+def test_the_command_in_a_card_is_one_command(tok: Path, tmp_path: Path) -> None:
+    import shlex
+
+    from vocabfreq import Source
+    from vocabfreq.hub.carduse import command
+
+    (tmp_path / "a.txt").write_text("the abc")
+    name = "a```; touch PWNED #"
+    table = count([Source(name, str(tmp_path / "a.txt"))], str(tok))
+    words = shlex.split(command(table))
+    assert f"{name.replace('`', ' ')}=a.txt" in words
+    assert words[-2:] == ["-o", "vocab_freq.safetensors"]

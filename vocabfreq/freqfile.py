@@ -1,5 +1,6 @@
 """The frequency file, format 1: see docs/file-format.md. A file from a stranger is only data."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,29 @@ def _check_values(path: Path, counts: Any, heldout: Any, meta: Metadata) -> None
     _check_ids(path, meta)
 
 
+def _check_numbers(path: Path, meta: Metadata) -> None:
+    """What could not have been counted."""
+    for source in meta.sources:
+        numbers = (source.documents, source.heldout_documents, source.tokens, source.bytes)
+        weight = 0.0 if source.weight is None else source.weight
+        if min(*numbers, weight) < 0 or not weight < float("inf"):
+            raise FileFormatError(
+                f"{path}: source {source.name[:80]!r} has numbers {numbers}, weight {weight}",
+                expected="none below 0",
+            )
+    edges = [edge for part in meta.tokenizer.absent for edge in part]
+    if edges != sorted(set(edges)) or (
+        edges and not 0 <= edges[0] < edges[-1] <= meta.tokenizer.rows
+    ):
+        raise FileFormatError(f"{path}: absent ids {edges[:8]}", expected="ranges, ascending")
+    if not re.fullmatch(r"[0-9a-f]{64}", meta.tokenizer.sha256):
+        raise FileFormatError(
+            f"{path}: sha256 {meta.tokenizer.sha256[:80]!r}", expected="64 digits"
+        )
+
+
 def _check_ids(path: Path, meta: Metadata) -> None:
+    _check_numbers(path, meta)
     rows = meta.tokenizer.rows
     for name in ("special_ids", "stop_ids", "template_ids", "byte_ids"):
         ids = getattr(meta, name)

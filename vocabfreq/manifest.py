@@ -40,13 +40,18 @@ def read_manifest(path: Path) -> dict[str, str]:
     sums: dict[str, str] = {}
     for number, line in enumerate(path.read_bytes().decode("utf-8", "replace").splitlines(), 1):
         match = _LINE.fullmatch(line)
-        if match is None or match["name"] in sums or leaves_folder(match["name"]):
+        if match is None or match["name"] in sums or not _is_plain(match["name"]):
             raise FileFormatError(
                 f"{path.name}, line {number}: {line[:100]!r}",
                 expected="a sha256 in hex, two spaces, a file name inside the folder, each once",
             )
         sums[match["name"]] = match["sha256"]
     return sums
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a file has only this name: no `./x`, no `a//b`; and is not the manifest itself."""
+    return not leaves_folder(name) and PurePosixPath(name).as_posix() == name != MANIFEST
 
 
 def sha256_of(path: Path) -> str:

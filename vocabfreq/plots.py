@@ -12,6 +12,7 @@ from vocabfreq.frequencies import FrequencyTable
 
 PICTURES = (".png", ".svg", ".pdf", ".jpg", ".webp")
 SIZES = (8192, 16384, 32768, 65536)
+LONGEST = 80  # characters of a name
 _FIRST = 64
 _POINTS = 400
 
@@ -85,5 +86,5 @@ def _label(axes: Any, table: FrequencyTable) -> None:
 
 def _plain(text: str) -> str:
     """A name as text, whatever it holds: `$` starts no formula, control characters are spaces."""
-    shown = "".join(character if character.isprintable() else " " for character in text)
+    shown = "".join(c if c.isprintable() else " " for c in text[:LONGEST])
     return shown.replace("$", r"\$")

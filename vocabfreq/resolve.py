@@ -6,6 +6,7 @@ first is an answer. Every error of the client becomes one of ours, in one or two
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -66,7 +67,7 @@ class Folder:
         if leaves_folder(name):
             raise self.error(f"file {name!r} of {self.repo}", expected="a name inside the repo")
         fetched = self._fetched(name)
-        if fetched is not None and _PUBLISHED.fullmatch(name):
+        if fetched is not None and is_published(name):
             self._compare(fetched, name)
         return fetched
 
@@ -76,13 +77,17 @@ class Folder:
     def _compare(self, path: Path, name: str) -> None:
         """The client checks the length of what it fetched; the manifest says what is in it."""
         manifest = self._fetched(MANIFEST)
-        wanted = None if manifest is None else read_manifest(manifest).get(name)
-        found = sha256_of(path) if wanted is not None else None
+        if manifest is None:  # not a repo of ours
+            return
+        wanted, found = read_manifest(manifest).get(name), sha256_of(path)
         if found != wanted:
+            blob = path.resolve()
+            path.unlink(missing_ok=True)
+            blob.unlink(missing_ok=True)  # else the client would take it again
             raise self.error(
                 f"{self.repo}/{name} has sha256 {found}",
                 expected=f"{wanted}, by the {MANIFEST} of commit {self.revision}",
-                hint=f"it was changed or damaged on the way; remove {path} and try again",
+                hint="it was changed or damaged on the way; it is out of the cache, try again",
             )
 
 
@@ -95,10 +100,16 @@ def limit_of(name: str) -> int:
     return 1 << 62 if name.endswith((".safetensors", ".bin")) else 1 << 30
 
 
+def is_published(name: str) -> bool:
+    """Whether a file of this name can be one that `vocabfreq push` made."""
+    return _PUBLISHED.fullmatch(name) is not None
+
+
 def is_repo_name(name: str) -> bool:
     """Whether a name can be that of a repo, `owner/name`."""
-    match = _REPO.match(name)
-    return match is not None and match["revision"] is None
+    match = _REPO.fullmatch(name)
+    odd = ".." in name or name.endswith((".git", ".", "-")) or len(name) > 96
+    return match is not None and match["revision"] is None and not odd
 
 
 def looks_like_file(name: str) -> bool:
@@ -250,7 +261,9 @@ def _check_size(repo: str, revision: str, name: str, error: type[VocabfreqError]
     known = try_to_load_from_cache(repo, name, revision=revision)
     if known is not None or constants.HF_HUB_OFFLINE:
         return
-    size = get_hf_file_metadata(hf_hub_url(repo, name, revision=revision)).size
+    size = None
+    with suppress(Exception):  # whatever is wrong, the download waits it out or says it better
+        size = get_hf_file_metadata(hf_hub_url(repo, name, revision=revision)).size
     if size is not None and size > limit_of(name):
         raise error(
             f"{repo}/{name} has {size:,} bytes",

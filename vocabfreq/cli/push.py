@@ -89,10 +89,9 @@ def _rehearse(contents: "Contents", folder: Path, as_json: bool, quiet: bool) ->
     from vocabfreq.atomic import write_atomically
     from vocabfreq.errors import OverwriteError
 
-    for name, data in contents.files.items():
-        path = folder / name
-        if path.exists() and path.read_bytes() != data:
-            raise OverwriteError(f"{path} is in the way", hint="move it, or run this elsewhere")
+    ours = (folder / "SHA256SUMS").is_file()  # of an earlier rehearsal
+    if folder.exists() and not ours and (not folder.is_dir() or any(folder.iterdir())):
+        raise OverwriteError(f"{folder} is in the way", hint="move it, or run this elsewhere")
     for name, data in contents.files.items():
         write_atomically(folder / name, data)
     sizes = {name: len(data) for name, data in contents.files.items()}

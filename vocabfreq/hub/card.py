@@ -3,13 +3,16 @@
 Names out of a file are a stranger's: they are made plain before they become Markdown.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vocabfreq.errors import RefusedError
 from vocabfreq.frequencies import FrequencyTable
 from vocabfreq.hub.carduse import HUB_FILE, built, usage
 from vocabfreq.hub.markdown import plain, table_of
 from vocabfreq.records import SourceRecord
+from vocabfreq.resolve import is_repo_name
 from vocabfreq.vocab import DraftVocab
 
 
@@ -26,6 +29,17 @@ class About:
     repo: str
     licence: str = "unknown"
     base_model: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses what would not be metadata.
+
+        Raises:
+            RefusedError: a licence or a target that cannot be one.
+        """
+        if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]{0,60}", self.licence):
+            raise RefusedError(f"licence {self.licence!r}", expected="an id such as apache-2.0")
+        if self.base_model is not None and not is_repo_name(self.base_model):
+            raise RefusedError(f"base model {self.base_model!r}", expected="owner/name on the Hub")
 
 
 def card_of(
@@ -54,7 +68,8 @@ def target_of(table: FrequencyTable, about: About) -> str | None:
     """Repo of the target, where it is known."""
     if about.base_model is not None:
         return about.base_model
-    return table.tokenizer.name if table.tokenizer.revision else None
+    known = table.tokenizer.revision and is_repo_name(table.tokenizer.name)
+    return table.tokenizer.name if known else None
 
 
 def data_sets(table: FrequencyTable) -> list[str]:

@@ -5,7 +5,7 @@ import shlex
 from typing import Any
 
 from vocabfreq.frequencies import FrequencyTable
-from vocabfreq.hub.markdown import plain
+from vocabfreq.hub.markdown import LONGEST, plain
 from vocabfreq.records import SourceRecord
 
 HUB_FILE = re.compile(r"hf://datasets/(?P<spec>(?P<repo>[\w.-]+/[\w.-]+)@[0-9a-f]{40})/.+")
@@ -65,7 +65,7 @@ def built(table: FrequencyTable) -> str:
 By [vocabfreq](https://pypi.org/project/vocabfreq/) {plain(table.meta.vocabfreq)}:
 
 ```console
-$ {_one_line(command(table))}
+$ {command(table)}
 ```
 """
 
@@ -81,7 +81,7 @@ def command(table: FrequencyTable) -> str:
         value = options.get(name, usual)
         if value != usual:
             words += [f"--{name.replace('_', '-')}", str(value)]
-    return shlex.join([*words, "-o", "vocab_freq.safetensors"])
+    return shlex.join(_harmless(word) for word in [*words, "-o", "vocab_freq.safetensors"])
 
 
 def _source(source: SourceRecord, options: dict[str, Any]) -> list[str]:
@@ -97,5 +97,7 @@ def _source(source: SourceRecord, options: dict[str, Any]) -> list[str]:
     return words
 
 
-def _one_line(text: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in text).replace("```", "'''")
+def _harmless(word: str) -> str:
+    """A word without line ends and without what would end the code block; quoted after this."""
+    shown = "".join(c if c.isprintable() else " " for c in word[:LONGEST])
+    return shown.replace("`", " ")

@@ -10,18 +10,20 @@
 """
 
 import json
+import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vocabfreq.errors import MissingExtraError, SelectionError
+from vocabfreq.errors import MissingExtraError, RefusedError, SelectionError
 from vocabfreq.formats import write
 from vocabfreq.freqfile import NAME as FREQUENCIES
 from vocabfreq.frequencies import FrequencyTable
 from vocabfreq.hub.card import About, card_of, target_of
 from vocabfreq.manifest import MANIFEST, manifest_of
+from vocabfreq.resolve import first_line
 from vocabfreq.vocab import DraftVocab
 
 CONFIG, CARD, PICTURE = "config.json", "README.md", "coverage.png"
@@ -59,6 +61,7 @@ def contents_of(file: Path, about: About, sizes: Sequence[int] | None = None) ->
         SelectionError: a size cannot be selected; names both numbers.
     """
     table = FrequencyTable.load(file)
+    _check_names(table)
     vocabs = _selected(table, sizes)
     files = {FREQUENCIES: file.read_bytes(), CONFIG: _config(table, vocabs)}
     remarks = []
@@ -72,9 +75,27 @@ def contents_of(file: Path, about: About, sizes: Sequence[int] | None = None) ->
             _draw(table, folder / PICTURE, [len(vocab) for vocab in vocabs])
         except MissingExtraError as error:
             remarks.append(f"no {PICTURE}: {error.wrong}; {error.hint}")
+        except Exception as error:  # of a drawing library that is broken: a picture is no must
+            remarks.append(f"no {PICTURE}: {first_line(error)}")
         files |= {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
     files[CARD] = card_of(table, vocabs, about, PICTURE in files).encode()
     return Contents(files | {MANIFEST: manifest_of(files)}, tuple(remarks))
+
+
+def _check_names(table: FrequencyTable) -> None:
+    """What is published names files by their base names alone.
+
+    Raises:
+        RefusedError: a local path in the metadata.
+    """
+    names = [table.tokenizer.name, *(file for s in table.sources for file in s.files)]
+    local = [name for name in names if re.match(r"[/~\\]|[A-Za-z]:[\\/]", name)]
+    if local:
+        raise RefusedError(
+            f"the metadata names the local path {local[0][:200]!r}",
+            expected="base names, as vocabfreq build writes them",
+            hint="build the file again",
+        )
 
 
 def _selected(table: FrequencyTable, sizes: Sequence[int] | None) -> list[DraftVocab]:

@@ -7,7 +7,7 @@ from typing import Any
 from vocabfreq.errors import FileFormatError
 from vocabfreq.freqfile import NAME as FREQUENCIES
 from vocabfreq.manifest import MANIFEST, leaves_folder, read_manifest
-from vocabfreq.resolve import Folder, limit_of, unreachable
+from vocabfreq.resolve import Folder, is_published, limit_of, unreachable
 
 MAX_FILES = 10_000
 
@@ -18,7 +18,7 @@ class Listing:
 
     Attributes:
         sizes: name → bytes, of every file of the commit.
-        sums: name → sha256, of the files that the manifest names.
+        sums: name → sha256, of the files that the manifest names and that a push makes.
     """
 
     sizes: Mapping[str, int]
@@ -40,7 +40,9 @@ def listing_of(folder: Folder) -> Listing:
             )
     path = folder.file(MANIFEST)
     assert path is not None
-    sums = read_manifest(path)
+    sums = {name: sha for name, sha in read_manifest(path).items() if is_published(name)}
+    if FREQUENCIES not in sums:
+        raise FileFormatError(f"the {MANIFEST} of {folder.name} does not name {FREQUENCIES}")
     for name in sums:
         if sizes.get(name, 0) > limit_of(name):
             raise FileFormatError(

@@ -30,6 +30,8 @@ def pull(repo: str, out: str | Path | None = None, *, force: bool = False) -> Pa
         FileFormatError: there is no such repo, or its files are not what it says.
         OverwriteError: other files are in the way.
     """
+    if Path(repo).exists():
+        raise FileFormatError(f"{repo!r} is a local path", expected="owner/name[@revision]")
     folder = open_folder(repo, FileFormatError)
     if folder.repo is None:
         raise FileFormatError(f"{repo!r} is a local folder", expected="owner/name[@revision]")
@@ -62,6 +64,6 @@ def _copied(paths: dict[str, Path], out: Path, force: bool) -> Path:
                 f"{there} is in the way", expected="the same file, or none", hint="--force replaces"
             )
     out.mkdir(parents=True, exist_ok=True)
-    for name, path in paths.items():
-        write_atomically(out / name, path.read_bytes())
+    for name, path in sorted(paths.items(), key=lambda item: item[0] == MANIFEST):
+        write_atomically(out / name, path.read_bytes())  # the manifest last: then all is there
     return out

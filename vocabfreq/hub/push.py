@@ -1,5 +1,6 @@
 """`push`: a frequency file becomes a repo, in one commit that is there whole or not at all."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,10 @@ from vocabfreq.hub.retry import (
     worded,
 )
 from vocabfreq.manifest import MANIFEST
-from vocabfreq.resolve import is_repo_name
+from vocabfreq.resolve import first_line, is_published, is_repo_name
 
+BRANCH = re.compile(r"\w[\w-]*([./][\w-]+)*")
+SHA = re.compile(r"[0-9a-f]{40}")
 MESSAGE = "Publish token frequencies"
 
 
@@ -98,6 +101,9 @@ def check_place(place: Place) -> None:
     """
     if not is_repo_name(place.repo):
         raise RefusedError(f"repo {place.repo!r}", expected="owner/name on the Hugging Face Hub")
+    branch = place.revision
+    if branch is not None and (not BRANCH.fullmatch(branch) or SHA.fullmatch(branch)):
+        raise RefusedError(f"revision {branch!r}", expected="the name of a branch")
 
 
 def upload(contents: Contents, place: Place) -> Pushed:
@@ -120,7 +126,13 @@ def _make(api: Any, place: Place) -> None:
     if not _exists(api, repo):
         kwargs = {"private": place.private, "exist_ok": True}
         persistent(lambda: api.create_repo(repo, **kwargs), repo, "make the repo")
-    if place.revision:
+    elif place.private and not persistent(lambda: api.repo_info(repo), repo, "look at").private:
+        raise RefusedError(
+            f"{repo!r} exists and is public",
+            expected="a new repo, or a private one",
+            hint="make it private on its page, or leave --private out",
+        )
+    if place.revision and not place.create_pr:  # a pull request needs a branch that is there
         branch = place.revision
         if not persistent(lambda: api.revision_exists(repo, branch), repo, "look at"):
             made = lambda: api.create_branch(repo, branch=branch, exist_ok=True)  # noqa: E731
@@ -143,9 +155,11 @@ def _commit(api: Any, contents: Contents, place: Place, parent: str) -> tuple[st
     After a failure that may pass, the branch is looked at first: the commit may have been made
     although nobody said so. `parent_commit` keeps the rest out.
     """
+    unsure = False  # whether a commit of ours may be there although nobody said so
+    gone = _stale(api, contents, place.repo, parent)
     for attempt in range(len(DELAYS) + 1):
         try:
-            made = _send(api, contents, place, parent)
+            made = _send(api, contents, place, parent, gone)
             return str(made.oid), str(made.pr_url or _page(api, place.repo, made.oid))
         except VocabfreqError:
             raise
@@ -155,22 +169,29 @@ def _commit(api: Any, contents: Contents, place: Place, parent: str) -> tuple[st
                 raise worded(error, place.repo, "push to") from None
             if place.create_pr and passing:
                 raise _maybe_opened(place, error) from None
-            now = _head(api, place)
+            unsure, now = unsure or passing, _head(api, place)
             if now != parent and _is_ours(api, contents, place.repo, now):
                 return now, _page(api, place.repo, now)
             if not passing or now != parent or attempt == len(DELAYS):
-                raise _moved(error, place, now != parent) from None
+                raise _moved(error, place, now != parent, unsure) from None
             wait_before(attempt, error)
     raise AssertionError
 
 
-def _send(api: Any, contents: Contents, place: Place, parent: str) -> Any:
-    from huggingface_hub import CommitOperationAdd
+def _stale(api: Any, contents: Contents, repo: str, parent: str) -> list[str]:
+    """Files of an earlier push that this one does not have: a list of other counts, say."""
+    names = persistent(lambda: api.list_repo_files(repo, revision=parent), repo, "look at")
+    return sorted(name for name in names if is_published(name) and name not in contents.files)
 
-    operations = [
+
+def _send(api: Any, contents: Contents, place: Place, parent: str, gone: list[str]) -> Any:
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
+    operations: list[Any] = [
         CommitOperationAdd(path_in_repo=name, path_or_fileobj=data)
         for name, data in contents.files.items()
     ]
+    operations += [CommitOperationDelete(path_in_repo=name) for name in gone]
     return api.create_commit(
         place.repo,
         operations,
@@ -194,9 +215,15 @@ def _is_ours(api: Any, contents: Contents, repo: str, commit: str) -> bool:
     return Path(path).read_bytes() == contents.files[MANIFEST]
 
 
-def _moved(error: Exception, place: Place, moved: bool) -> VocabfreqError:
+def _moved(error: Exception, place: Place, moved: bool, unsure: bool) -> VocabfreqError:
     if not moved:
         return worded(error, place.repo, "push to")
+    if unsure:
+        return HubError(
+            f"{place.repo!r} was changed by somebody else while the Hub did not answer; whether "
+            "ours was committed before that is not known",
+            hint="look at its history, then push again",
+        )
     return HubError(
         f"{place.repo!r} was changed by somebody else in the meantime; nothing was committed",
         hint="look at what changed, then push again",
@@ -205,7 +232,7 @@ def _moved(error: Exception, place: Place, moved: bool) -> VocabfreqError:
 
 def _maybe_opened(place: Place, error: Exception) -> VocabfreqError:
     return HubError(
-        f"cannot tell whether the pull request was opened: {worded(error, place.repo, 'push to')}",
+        f"cannot tell whether the pull request was opened: {first_line(error)}",
         hint=f"look at the discussions of {place.repo} before you push again",
     )
 

@@ -26,8 +26,15 @@ def is_passing(error: BaseException) -> bool:
     status = status_of(error)
     if status is not None:
         return status in PASSING
+    if type(error).__name__ == "OfflineModeIsEnabled":
+        return False
     home = type(error).__module__.partition(".")[0]
-    return isinstance(error, OSError) or home in ("httpx", "httpx2", "httpcore", "requests")
+    return isinstance(error, ConnectionError | TimeoutError) or home in (
+        "httpx",
+        "httpx2",
+        "httpcore",
+        "requests",
+    )
 
 
 def wait_before(attempt: int, error: BaseException) -> None:

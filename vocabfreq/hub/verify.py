@@ -1,9 +1,10 @@
 """`verify`: what can be checked of a frequency file or a published repo, said in words."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from vocabfreq.errors import FileFormatError, VocabfreqError
 from vocabfreq.formats import read
@@ -13,7 +14,7 @@ from vocabfreq.hub.contents import CONFIG, map_name
 from vocabfreq.hub.listing import listing_of
 from vocabfreq.hub.pull import fetch
 from vocabfreq.manifest import MANIFEST, read_manifest, sha256_of
-from vocabfreq.resolve import Folder, open_folder
+from vocabfreq.resolve import Folder, is_published, open_folder
 from vocabfreq.vocab import DraftVocab
 
 
@@ -32,6 +33,27 @@ class Check:
     ok: bool = True
 
 
+class Size(msgspec.Struct):
+    """What config.json says of a size."""
+
+    size: int
+    fingerprint: str
+
+
+class Tokenizer(msgspec.Struct):
+    """What config.json says of the tokenizer."""
+
+    sha256: str
+
+
+class Config(msgspec.Struct):
+    """What config.json says that can be checked."""
+
+    rows: int
+    tokenizer: Tokenizer
+    sizes: list[Size] = []
+
+
 def verify(source: str | Path) -> list[Check]:
     """Checks a frequency file, a folder that `pull` made, or a repo on the Hub.
 
@@ -45,6 +67,8 @@ def verify(source: str | Path) -> list[Check]:
         FileFormatError: there is no such file, folder or repo.
     """
     path = Path(source).expanduser()
+    if not str(source):
+        raise FileFormatError("no name", expected="a file, a folder, or owner/name[@revision]")
     if path.is_file():
         return _run(_file(path))
     folder = open_folder(str(source), FileFormatError)
@@ -77,7 +101,14 @@ def _repo(folder: Folder) -> Iterator[Check]:
     listing = listing_of(folder)
     yield Check("commit", f"{folder.name} at {folder.revision}")
     total = sum(listing.sizes.values())
-    yield Check("names and sizes", f"{len(listing.sizes)} files, {total:,} bytes")
+    others = sorted(set(listing.sizes) - set(listing.sums) - {MANIFEST, ".gitattributes"})
+    told = f"; not named by the manifest: {', '.join(others[:8])}" if others else ""
+    stale = [name for name in others if is_published(name)]
+    yield Check(
+        "names and sizes",
+        f"{len(listing.sizes)} files, {total:,} bytes{told}",
+        ok=not stale,
+    )
     paths = fetch(folder, listing)
     yield from _contents(paths[MANIFEST].parent, dict(listing.sums))
 
@@ -87,7 +118,11 @@ def _folder(folder: Folder) -> Iterator[Check]:
     assert root is not None
     if not (root / MANIFEST).is_file():
         raise FileFormatError(f"{folder.name} has no {MANIFEST}", expected="what pull made")
-    yield from _contents(root, read_manifest(root / MANIFEST))
+    sums = read_manifest(root / MANIFEST)
+    stale = sorted(p.name for p in root.glob("freq_*.pt") if p.name not in sums)
+    if stale:
+        raise FileFormatError(f"{', '.join(stale)} beside a {MANIFEST} that does not name it")
+    yield from _contents(root, sums)
 
 
 def _contents(root: Path, sums: dict[str, str]) -> Iterator[Check]:
@@ -102,15 +137,27 @@ def _contents(root: Path, sums: dict[str, str]) -> Iterator[Check]:
     yield from _maps(root, FrequencyTable.load(root / FREQUENCIES), sums)
 
 
+def _config(path: Path) -> Config:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Config)
+    except (msgspec.DecodeError, UnicodeError, RecursionError, ValueError) as error:
+        raise FileFormatError(f"{CONFIG}: {error}", expected="what vocabfreq push wrote") from None
+
+
 def _maps(root: Path, table: FrequencyTable, sums: dict[str, str]) -> Iterator[Check]:
     """Each token map is what the counts select, and config.json says the same."""
-    told = json.loads((root / CONFIG).read_bytes()) if CONFIG in sums else {}
-    for entry in told.get("sizes", []):
-        size = entry["size"]
+    told = _config(root / CONFIG) if CONFIG in sums else Config(0, Tokenizer(""))
+    if (told.rows, told.tokenizer.sha256) != (table.rows, table.tokenizer.sha256):
+        raise FileFormatError(f"{CONFIG} is of another tokenizer than {FREQUENCIES}")
+    maps = {name for name in sums if name.endswith(".pt")}
+    if maps != {map_name(entry.size) for entry in told.sizes}:
+        raise FileFormatError(f"{CONFIG} and {MANIFEST} name other token maps: {sorted(maps)}")
+    for entry in told.sizes:
+        size = entry.size
         vocab, name = table.select(size), map_name(size)
         listed = read(root / name, "token-map", rows=table.rows)
         same = isinstance(listed, DraftVocab) and listed.fingerprint == vocab.fingerprint
-        if not same or entry["fingerprint"] != vocab.fingerprint:
+        if not same or entry.fingerprint != vocab.fingerprint:
             raise FileFormatError(f"{name} or {CONFIG} is not what the counts select")
         yield Check(
             name, f"{size:,} ids, as the counts select; fingerprint {vocab.fingerprint[:12]}"
