@@ -10,6 +10,7 @@
     ├── SelectionError       a question to a table that it cannot answer
     ├── HeadError            a head cannot be pruned or used so, or a tensor does not fit it
     ├── WrongResultError     a measured way gave another result than the reference
+    ├── EvaluationError      a run cannot be planned, or did not end well
     ├── HubError             the Hub refuses, or does not answer
     ├── MissingExtraError    an optional package is not installed
     └── RefusedError         doing it would lose or mix up something
@@ -82,6 +83,10 @@ class HeadError(VocabfreqError):
 
 class WrongResultError(VocabfreqError):
     """A measured way gave another result than the reference; no speed is shown."""
+
+
+class EvaluationError(VocabfreqError):
+    """A run of an engine cannot be planned or did not end well; finished runs are kept."""
 
 
 class HubError(VocabfreqError):

@@ -11,6 +11,7 @@ from vocabfreq.cli.build import build
 from vocabfreq.cli.check import check
 from vocabfreq.cli.compare import compare
 from vocabfreq.cli.convert import convert
+from vocabfreq.cli.evaluate import evaluate
 from vocabfreq.cli.export import export
 from vocabfreq.cli.merge import merge
 from vocabfreq.cli.prune import prune
@@ -29,6 +30,7 @@ app = typer.Typer(
 )
 for verb in (build, show, merge, compare, export, convert, prune, check, bench, push, pull, verify):
     app.command()(verb)
+app.command("eval")(evaluate)
 
 
 @app.callback(invoke_without_command=True)

@@ -1,0 +1,215 @@
+"""The vLLM plugin on drafters that are built as vLLM builds them; real ones are in tests/real."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from heads import by_definition, numbers, vocab_of
+from torch import Tensor, nn
+
+from vocabfreq import DraftVocab
+from vocabfreq.errors import MismatchError, RefusedError, SelectionError
+from vocabfreq.integrations.vllm.asked import Asked, asked_of
+from vocabfreq.integrations.vllm.drafter import prune_drafter
+
+V, H = 100, 24
+
+
+class UnquantizedEmbeddingMethod:
+    """As vLLM names it."""
+
+
+class Head(nn.Module):
+    """A ParallelLMHead: rows are padded to a multiple of 64."""
+
+    def __init__(self, rows: int = V, seed: int = 1) -> None:
+        super().__init__()
+        weight = torch.cat([numbers(rows, H, seed=seed), torch.full((-rows % 64, H), 9.0)])
+        self.weight = nn.Parameter(weight, requires_grad=False)
+        self.org_vocab_size, self.bias, self.tp_size = rows, None, 1
+        self.quant_method: Any = UnquantizedEmbeddingMethod()
+
+
+class Processor(nn.Module):
+    """A LogitsProcessor."""
+
+    def __init__(self, vocab_size: int, scale: float = 1.0, soft_cap: float | None = None) -> None:
+        super().__init__()
+        self.vocab_size, self.scale, self.soft_cap = vocab_size, scale, soft_cap
+        self.logits_as_input = False
+
+    def forward(self, head: Any, hidden: Tensor) -> Tensor:
+        logits = (hidden @ head.weight.T)[:, : head.org_vocab_size]
+        if self.soft_cap is not None:
+            logits = (logits / self.soft_cap).tanh() * self.soft_cap
+        return logits * self.scale
+
+
+class Eagle1(nn.Module):
+    """Shares the target's head."""
+
+    def __init__(self, head: Head, **shape: Any) -> None:
+        super().__init__()
+        self.lm_head, self.logits_processor = head, Processor(V, **shape)
+
+    def compute_logits(self, hidden: Tensor) -> Tensor:
+        logits: Tensor = self.logits_processor(self.lm_head, hidden)
+        return logits
+
+
+class Eagle3(Eagle1):
+    """Has a head of its own and a d2t, and widens by it."""
+
+    def __init__(self, kept: DraftVocab) -> None:
+        super().__init__(Head(len(kept)))
+        self.logits_processor = Processor(len(kept))
+        offsets = torch.from_numpy(kept.d2t.copy())
+        self.draft_id_to_target_id: Any = nn.Parameter(offsets, requires_grad=False)
+
+    def compute_logits(self, hidden: Tensor) -> Tensor:
+        logits = super().compute_logits(hidden)
+        if self.draft_id_to_target_id is None:
+            assert logits.shape[1] == V
+            return logits
+        wide = logits.new_full((len(hidden), V), float("-inf"))
+        wide[:, torch.arange(logits.shape[1]) + self.draft_id_to_target_id] = logits
+        return wide
+
+
+class SharedHead(nn.Module):
+    def __init__(self, head: Head) -> None:
+        super().__init__()
+        self.head = head
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return hidden * 2 - 1
+
+
+class Layer(nn.Module):
+    def __init__(self, head: Head) -> None:
+        super().__init__()
+        self.shared_head = SharedHead(head)
+
+
+class Mtp(nn.Module):
+    """The head is in a layer, behind a norm."""
+
+    def __init__(self, head: Head) -> None:
+        super().__init__()
+        self.layers, self.lm_head = nn.ModuleList([Layer(head)]), head
+        self.logits_processor = Processor(V)
+
+    def compute_logits(self, hidden: Tensor, spec_step_idx: int = 0) -> Tensor:
+        shared: Any = self.layers[spec_step_idx]
+        shared = shared.shared_head
+        logits: Tensor = self.logits_processor(shared.head, shared(hidden))
+        return logits
+
+
+def proposer_of(model: nn.Module, rows: int = V, tokenizer: str = "nowhere") -> Any:
+    config = SimpleNamespace(tokenizer=tokenizer, get_vocab_size=lambda: rows)
+    return SimpleNamespace(
+        model=model,
+        vllm_config=SimpleNamespace(model_config=config),
+        use_local_argmax_reduction=False,
+    )
+
+
+@pytest.fixture
+def ids(tmp_path: Path) -> Asked:
+    vocab_of(30, V).save(tmp_path / "kept.safetensors")
+    return Asked(str(tmp_path / "kept.safetensors"))
+
+
+def kept() -> list[int]:
+    return vocab_of(30, V).target_ids.tolist()
+
+
+@pytest.mark.parametrize("kind", ["eagle1", "eagle3", "mtp", "capped"])
+def test_ids_and_logits_are_those_of_the_full_head_without_the_others(
+    kind: str, ids: Asked
+) -> None:
+    head = Head()
+    before = head.weight.clone()
+    made = {
+        "eagle1": lambda: Eagle1(head),
+        "capped": lambda: Eagle1(head, scale=0.5, soft_cap=30.0),
+        "eagle3": lambda: Eagle3(DraftVocab.from_ids(range(V - 1), rows=V)),
+        "mtp": lambda: Mtp(head),
+    }
+    model: Any = made[kind]()
+    hidden = numbers(7, H, seed=3)
+    full = model.compute_logits(hidden)
+    proposer = proposer_of(model)
+    if kind == "eagle3" and V - 1 in kept():
+        with pytest.raises(SelectionError):
+            prune_drafter(proposer, ids)
+        return
+    prune_drafter(proposer, ids)
+    assert proposer.use_local_argmax_reduction is True
+    assert model.get_top_tokens(hidden).tolist() == by_definition(full, kept())
+    logits = model.compute_logits(hidden)
+    assert logits.shape == (7, V)
+    torch.testing.assert_close(logits[:, kept()], full[:, kept()])
+    assert logits.isinf().sum() == 7 * (V - 30)
+    assert torch.equal(head.weight, before)  # the target's own
+
+
+def test_greedy_drafting_makes_nothing_as_wide_as_the_target(ids: Asked) -> None:
+    model = Eagle1(Head())
+    prune_drafter(proposer_of(model), ids)
+    hidden = numbers(64, H)
+    top: Any = model.get_top_tokens
+    top(hidden)
+    with torch.profiler.profile(profile_memory=True) as seen:
+        top(hidden)
+    assert max(abs(event.self_cpu_memory_usage) for event in seen.events()) < 64 * V * 4
+
+
+def test_a_head_that_nobody_uses_any_more_is_let_go(ids: Asked) -> None:
+    import gc
+    import weakref
+
+    model = Eagle3(DraftVocab.from_ids(range(V), rows=V))
+    old = weakref.ref(model.lm_head.weight)
+    prune_drafter(proposer_of(model), ids)
+    gc.collect()
+    assert old() is None
+
+
+def test_what_cannot_be_kept_right_is_refused(ids: Asked, tok: Path) -> None:
+    split, quantised = Head(), Head()
+    split.tp_size, quantised.quant_method = 2, SimpleNamespace()
+    for model, match in (
+        (Eagle1(split), "over 2 ranks"),
+        (Eagle1(quantised), "with SimpleNamespace"),
+        (Eagle1(Head(), scale=-1.0), "positive scale"),
+        (nn.Linear(2, 2), "has no lm_head"),
+    ):
+        with pytest.raises(RefusedError, match=match):
+            prune_drafter(proposer_of(model), ids)
+    with pytest.raises(RefusedError, match="for V = 100, the target has 120"):
+        prune_drafter(proposer_of(Eagle1(Head()), rows=120), ids)
+    few = Eagle3(DraftVocab.from_ids(range(10), rows=V))
+    with pytest.raises(SelectionError, match="have no row in the drafter's head"):
+        prune_drafter(proposer_of(few), ids)
+
+
+def test_ids_of_another_tokenizer_are_refused(tok: Path, tmp_path: Path) -> None:
+    vocab = DraftVocab.from_ids(kept(), rows=V, tokenizer="0" * 64)
+    vocab.save(tmp_path / "other.safetensors")
+    asked = Asked(str(tmp_path / "other.safetensors"))
+    with pytest.raises(MismatchError, match="0000"):
+        prune_drafter(proposer_of(Eagle1(Head()), tokenizer=str(tok)), asked)
+
+
+def test_what_is_asked_for_is_checked() -> None:
+    assert asked_of({}) is None
+    assert asked_of({"other": 1}) is None
+    asked = asked_of({"vocabfreq": {"vocab": "o/n", "coverage": 0.95}})
+    assert asked is not None and asked.wish == {"coverage": 0.95}
+    for wrong in ("o/n", {}, {"vocab": 3}, {"vocab": "o/n", "sizes": 3}):
+        with pytest.raises(SelectionError, match="vocabfreq"):
+            asked_of({"vocabfreq": wrong})

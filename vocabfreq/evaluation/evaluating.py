@@ -1,0 +1,88 @@
+"""`evaluate`: a plan in, everything that is to be told of it out."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vocabfreq.evaluation.child import WORKER
+from vocabfreq.evaluation.compare import Measure
+from vocabfreq.evaluation.gaps import Target
+from vocabfreq.evaluation.plan import Plan
+from vocabfreq.evaluation.report import Row, rows_of
+from vocabfreq.evaluation.sweep import Run, sweep
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a sweep gave.
+
+    Attributes:
+        plan: what was swept.
+        rows: one for each run.
+        resumed: how many runs had been finished before.
+        notes: what a reader should know, each once.
+        versions: package → version, or versions where runs had several.
+    """
+
+    plan: Plan
+    rows: tuple[Row, ...]
+    resumed: int
+    notes: tuple[str, ...]
+    versions: dict[str, str]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every run ended, and differs from plain decoding by near-ties at most."""
+        return all(row.ok for row in self.rows)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON; of the prompts only their number."""
+        names = "engine", "target", "drafter", "vocab", "dtype", "max_tokens", "options"
+        return {
+            **{name: getattr(self.plan, name) for name in names},
+            "prompts": len(self.plan.prompts),
+            "rows": [row.as_dict() for row in self.rows],
+            "notes": list(self.notes),
+            "versions": self.versions,
+            "ok": self.ok,
+        }
+
+
+def evaluate(
+    plan: Plan,
+    work_dir: Path,
+    note: Callable[[str], None] = lambda _: None,
+    worker: Sequence[str] = WORKER,
+    measure: Measure | None = None,
+) -> Evaluation:
+    """Runs what is missing, compares, and sums up.
+
+    Args:
+        plan: what to run.
+        work_dir: where results are kept.
+        note: is told how far it is.
+        worker: the command of a run.
+        measure: the target's logit gaps; None for transformers.
+
+    Raises:
+        Interrupted: Ctrl-C; finished runs are kept.
+        RefusedError: another sweep is writing there.
+    """
+    runs = sweep(plan, work_dir, note, worker)
+    measure = measure or Target(plan.target, plan.dtype, plan.options)
+    rows = rows_of(plan, runs, measure)
+    resumed = sum(run.resumed for run in runs)
+    return Evaluation(plan, tuple(rows), resumed, _notes(runs), _versions(runs))
+
+
+def _notes(runs: Sequence[Run]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(text for run in runs if run.result for text in run.result.notes))
+
+
+def _versions(runs: Sequence[Run]) -> dict[str, str]:
+    pairs = [pair for run in runs if run.result for pair in run.result.versions.items()]
+    merged: dict[str, dict[str, None]] = {}
+    for name, value in pairs:
+        merged.setdefault(name, {})[value] = None
+    return {name: ", ".join(values) for name, values in merged.items()}

@@ -1,0 +1,220 @@
+"""A drafter that vLLM has loaded → the same with a pruned head.
+
+The target's head is never touched: where the drafter shares it, the drafter's own reference is what
+changes. A head that only the drafter had is let go.
+"""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vocabfreq.checkpoints.fingerprints import check_tokenizers
+from vocabfreq.errors import RefusedError, SelectionError
+from vocabfreq.formats.choosing import choose
+from vocabfreq.integrations.vllm.asked import Asked
+from vocabfreq.integrations.vllm.logits import DraftLogits
+from vocabfreq.runtime import PrunedHead
+from vocabfreq.vocab import DraftVocab
+
+log = logging.getLogger("vllm.vocabfreq")  # vLLM shows what is logged below its own name
+PLAIN = ("UnquantizedEmbeddingMethod", "UnquantizedLinearMethod")
+
+
+@torch.no_grad()
+def prune_drafter(proposer: Any, asked: Asked) -> None:
+    """Prunes the drafter of a proposer in place, and makes it draft by the pruned head.
+
+    Args:
+        proposer: what loaded the drafter: has `model`, `vllm_config`, and
+            `use_local_argmax_reduction`.
+        asked: which ids.
+
+    Raises:
+        RefusedError: a part of the drafter or its configuration that pruning cannot keep right.
+        MismatchError: the ids were counted with another tokenizer.
+        SelectionError: the wish cannot be met, or the drafter has no row for an id.
+        FileFormatError: the vocabulary cannot be read.
+    """
+    model, config = proposer.model, proposer.vllm_config
+    rows = int(config.model_config.get_vocab_size())
+    vocab = choose(asked.vocab, asked.wish, rows)
+    _check_target(vocab, config, rows, asked)
+    owners, processors = heads_of(model), processors_of(model)
+    logits = _replacement(processors, rows, type(model).__name__)
+    places = _places(model, vocab)
+    before = _replace_heads(owners, logits, vocab, places)
+    _forget_map(model)
+    for owner in processors:
+        owner.logits_processor = logits
+    compute = model.compute_logits
+    model.get_top_tokens = lambda *args, **kwargs: logits.top_tokens(compute, *args, **kwargs)
+    if not hasattr(proposer, "use_local_argmax_reduction"):
+        raise RefusedError(f"{type(proposer).__name__} has no use_local_argmax_reduction")
+    proposer.use_local_argmax_reduction = True
+    _say(vocab, before, next(iter(owners)))
+
+
+def heads_of(model: nn.Module) -> list[tuple[nn.Module, str]]:
+    """Where the drafter's heads hang: owner and attribute, the model's own first.
+
+    Raises:
+        RefusedError: it has none.
+    """
+    found = [(model, "lm_head")] if hasattr(model, "lm_head") else []
+    for module in model.modules():
+        shared = getattr(module, "shared_head", None)
+        if shared is not None and hasattr(shared, "head"):
+            found.append((shared, "head"))
+    if not found:
+        raise RefusedError(
+            f"{type(model).__name__} has no lm_head", expected="EAGLE, EAGLE-3 or MTP"
+        )
+    return found
+
+
+def processors_of(model: nn.Module) -> list[Any]:
+    """The modules that have a logits processor.
+
+    Raises:
+        RefusedError: none has.
+    """
+    found = [module for module in model.modules() if hasattr(module, "logits_processor")]
+    if not found:
+        raise RefusedError(
+            f"{type(model).__name__} has no logits_processor", expected="EAGLE, EAGLE-3 or MTP"
+        )
+    return found
+
+
+def _check_target(vocab: DraftVocab, config: Any, rows: int, asked: Asked) -> None:
+    if vocab.rows != rows:
+        raise RefusedError(
+            f"the vocabulary {asked.vocab!r} is for V = {vocab.rows:,}, the target has {rows:,}",
+            expected="one number of rows",
+            hint="take ids that were counted for this target",
+        )
+    folder = Path(config.model_config.tokenizer)
+    if folder.is_dir():
+        for remark in check_tokenizers(vocab.tokenizer, [folder], asked.allow_other_tokenizer):
+            log.warning("vocabfreq: %s", remark)
+
+
+def _replacement(processors: list[Any], rows: int, name: str) -> DraftLogits:
+    """One for all; they have to agree on what they do to logits."""
+    theirs = {
+        (one.soft_cap, one.scale, one.vocab_size, one.logits_as_input)
+        for one in (owner.logits_processor for owner in processors)
+    }
+    soft_cap, scale, width, as_input = next(iter(theirs))
+    if len(theirs) > 1 or as_input or not scale > 0:
+        raise RefusedError(
+            f"the logits processor of {name}: {sorted(map(str, theirs))}",
+            expected="one that takes hidden states, with a positive scale",
+        )
+    # EAGLE-3 sets the width of its own head, and widens by d2t, which is forgotten here.
+    return DraftLogits(max(rows, width), soft_cap, scale)
+
+
+def _places(model: nn.Module, vocab: DraftVocab) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """int64 [K], the row of each kept id in the drafter's head, through its d2t if it has one.
+
+    Raises:
+        SelectionError: the drafter has no row for some of them.
+    """
+    offsets = getattr(model, "draft_id_to_target_id", None)
+    if offsets is None:
+        return vocab.target_ids
+    old = offsets.detach().cpu().numpy().astype(np.int64)
+    ids = old + np.arange(len(old))
+    row_of = np.full(max(vocab.rows, int(ids.max()) + 1), -1)
+    row_of[ids] = np.arange(len(ids))
+    places: np.ndarray[Any, np.dtype[np.int64]] = row_of[vocab.target_ids]
+    missing = vocab.target_ids[places < 0]
+    if len(missing):
+        raise SelectionError(
+            f"{len(missing):,} of {len(vocab):,} ids, the first {missing[0]}, have no row in the "
+            "drafter's head",
+            expected=f"only ids among the {len(ids):,} that its d2t keeps",
+            hint="take a drafter with a full head, or ids among its own",
+        )
+    return places
+
+
+def _replace_heads(
+    owners: list[tuple[nn.Module, str]],
+    logits: DraftLogits,
+    vocab: DraftVocab,
+    places: np.ndarray[Any, np.dtype[np.int64]],
+) -> int:
+    """Hangs pruned heads where heads were, one for each that is different; bytes of one before."""
+    made: dict[int, PrunedHead] = {}
+    old = {id(getattr(owner, name)): getattr(owner, name) for owner, name in owners}
+    for key, head in old.items():
+        made[key] = _pruned(head, vocab, places)
+        logits.add(made[key])
+    for owner, name in owners:
+        replaced = made[id(getattr(owner, name))]
+        delattr(owner, name)
+        setattr(owner, name, replaced)
+    first = next(iter(old.values()))
+    return int(first.weight.nbytes)
+
+
+def _pruned(
+    head: Any, vocab: DraftVocab, places: np.ndarray[Any, np.dtype[np.int64]]
+) -> PrunedHead:
+    """The kept rows of one head of vLLM's.
+
+    Raises:
+        RefusedError: it is split over ranks, or quantised.
+    """
+    if getattr(head, "tp_size", 1) != 1:
+        raise RefusedError(
+            f"a drafter's head over {head.tp_size} ranks",
+            expected="draft_tensor_parallel_size 1",
+            hint='set it in the speculative config: {"draft_tensor_parallel_size": 1, …}',
+        )
+    method = type(getattr(head, "quant_method", None)).__name__
+    if method not in PLAIN:
+        raise RefusedError(
+            f"a drafter's head with {method}",
+            expected="a head that is not quantised",
+            hint="take a drafter or a target whose lm_head is not quantised",
+        )
+    count = getattr(head, "org_vocab_size", head.weight.shape[0])
+    if int(places.max()) >= min(count, head.weight.shape[0]):
+        raise SelectionError(f"id {places.max()}", expected=f"below {count}, the rows of the head")
+    rows = torch.from_numpy(places.copy()).to(head.weight.device)
+    bias: Tensor | None = getattr(head, "bias", None)
+    return PrunedHead(
+        head.weight.detach().index_select(0, rows),
+        vocab,
+        bias=None if bias is None else bias.detach().index_select(0, rows),
+    )
+
+
+def _forget_map(model: Any) -> None:
+    """The ids that come out are target ids already."""
+    if getattr(model, "draft_id_to_target_id", None) is not None:
+        del model.draft_id_to_target_id
+        model.draft_id_to_target_id = None
+
+
+def _say(vocab: DraftVocab, before: int, owner: tuple[nn.Module, str]) -> None:
+    head: Any = getattr(*owner)
+    covered = vocab.coverage.get("all sources")
+    known = f", which cover {covered:.2%} of the tokens" if covered else ""
+    log.info(
+        "vocabfreq: the drafter keeps %s of %s rows%s; its head has %.1f MB instead of %.1f; "
+        "greedy drafting by %s",
+        f"{len(vocab):,}",
+        f"{vocab.rows:,}",
+        known,
+        head.weight.nbytes / 1e6,
+        before / 1e6,
+        "Triton" if head.weight.device.type == "cuda" else "torch",
+    )
