@@ -1,5 +1,6 @@
 """The vLLM plugin on drafters that are built as vLLM builds them; real ones are in tests/real."""
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -44,7 +45,8 @@ class Processor(nn.Module):
         logits = (hidden @ head.weight.T)[:, : head.org_vocab_size]
         if self.soft_cap is not None:
             logits = (logits / self.soft_cap).tanh() * self.soft_cap
-        return logits * self.scale
+        scaled: Tensor = logits * self.scale
+        return scaled
 
 
 class Eagle1(nn.Module):
@@ -124,7 +126,7 @@ def ids(tmp_path: Path) -> Asked:
 
 
 def kept() -> list[int]:
-    return vocab_of(30, V).target_ids.tolist()
+    return [int(i) for i in vocab_of(30, V).target_ids]
 
 
 @pytest.mark.parametrize("kind", ["eagle1", "eagle3", "mtp", "capped"])
@@ -133,20 +135,16 @@ def test_ids_and_logits_are_those_of_the_full_head_without_the_others(
 ) -> None:
     head = Head()
     before = head.weight.clone()
-    made = {
+    made: dict[str, Callable[[], nn.Module]] = {
         "eagle1": lambda: Eagle1(head),
         "capped": lambda: Eagle1(head, scale=0.5, soft_cap=30.0),
-        "eagle3": lambda: Eagle3(DraftVocab.from_ids(range(V - 1), rows=V)),
+        "eagle3": lambda: Eagle3(DraftVocab.from_ids({*kept(), *range(0, V, 2)}, rows=V)),
         "mtp": lambda: Mtp(head),
     }
     model: Any = made[kind]()
     hidden = numbers(7, H, seed=3)
     full = model.compute_logits(hidden)
     proposer = proposer_of(model)
-    if kind == "eagle3" and V - 1 in kept():
-        with pytest.raises(SelectionError):
-            prune_drafter(proposer, ids)
-        return
     prune_drafter(proposer, ids)
     assert proposer.use_local_argmax_reduction is True
     assert model.get_top_tokens(hidden).tolist() == by_definition(full, kept())
