@@ -211,3 +211,68 @@ def test_what_is_asked_for_is_checked() -> None:
     for wrong in ("o/n", {}, {"vocab": 3}, {"vocab": "o/n", "sizes": 3}):
         with pytest.raises(SelectionError, match="vocabfreq"):
             asked_of({"vocabfreq": wrong})
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A vLLM of the few names that the plugin takes hold of."""
+    import sys
+    from types import ModuleType
+
+    from vocabfreq.integrations.vllm import hooks
+
+    class EngineArgs:
+        def __init__(self, **config: Any) -> None:
+            self.config = SimpleNamespace(**config)
+
+        def create_engine_config(self) -> Any:
+            return self.config
+
+    class SpecDecodeBaseProposer:
+        def __init__(self, model: Any, config: Any) -> None:
+            self.model, self.vllm_config = model, config
+            self.use_local_argmax_reduction = False
+
+        def load_model(self, target: Any) -> str:
+            return f"loaded for {target}"
+
+    names = {"vllm.engine.arg_utils": EngineArgs, hooks.LOADERS[0][0]: SpecDecodeBaseProposer}
+    for name, held in names.items():
+        parts = name.split(".")
+        for depth in range(1, len(parts) + 1):
+            path = ".".join(parts[:depth])
+            monkeypatch.setitem(sys.modules, path, sys.modules.get(path) or ModuleType(path))
+        setattr(sys.modules[name], held.__name__, held)
+    monkeypatch.setattr(hooks, "_hooked", [])
+    return SimpleNamespace(Args=EngineArgs, Proposer=SpecDecodeBaseProposer, hooks=hooks)
+
+
+def test_the_plugin_is_inert_unless_it_is_asked_for(engine: Any, ids: Asked) -> None:
+    from vocabfreq.integrations.vllm import register
+
+    register()
+    register()  # twice is once
+    assert engine.hooks._hooked == ["SpecDecodeBaseProposer"]
+    config = proposer_of(Eagle1(Head())).vllm_config
+    config.additional_config, config.speculative_config = {}, None
+    assert engine.Args(additional_config={}).create_engine_config().additional_config == {}
+    model: Any = Eagle1(Head())
+    proposer = engine.Proposer(model, config)
+    assert proposer.load_model("t") == "loaded for t"
+    assert not hasattr(model, "get_top_tokens") and isinstance(model.lm_head, Head)
+    config.additional_config = {"vocabfreq": {"vocab": ids.vocab}}
+    assert proposer.load_model("t") == "loaded for t"
+    assert proposer.use_local_argmax_reduction and len(model.lm_head.weight) == 30
+
+
+def test_asked_for_in_vain_is_an_error_before_anything_loads(engine: Any, ids: Asked) -> None:
+    asked = {"vocabfreq": {"vocab": ids.vocab}}
+    engine.hooks.hook()
+    for drafting in (None, SimpleNamespace(method="ngram")):
+        arguments = engine.Args(additional_config=asked, speculative_config=drafting)
+        with pytest.raises(RefusedError, match="expected a drafter to prune: eagle, eagle3, mtp"):
+            arguments.create_engine_config()
+    engine.hooks._hooked.clear()  # a vLLM that has none of the classes
+    arguments = engine.Args(additional_config=asked, speculative_config=None)
+    with pytest.raises(RefusedError, match=r"vLLM .* has none of SpecDecodeBaseProposer"):
+        arguments.create_engine_config()

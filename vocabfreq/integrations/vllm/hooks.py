@@ -44,11 +44,12 @@ def vllm_version() -> str:
 def _hook_loader(module: str, name: str) -> None:
     try:
         owner = getattr(import_module(module), name, None)
-    except ImportError:  # another version, or a part that needs a GPU
+    except Exception:  # another version, or a part that needs a GPU: who does not ask is not harmed
         return
     if owner is not None and hasattr(owner, "load_model"):
         _wrap(owner, "load_model", _loaded)
-        _hooked.append(name)
+        if name not in _hooked:
+            _hooked.append(name)
 
 
 def _wrap(owner: type, name: str, around: Callable[..., Any]) -> None:
