@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import IO
 from vocabfreq.evaluation.progress import MARK, WITH_PARENT
 
 Note = Callable[[str], None]
+RAISED = re.compile(r"[\w.]*(Error|Exception|Exit|Interrupt|Killed)\b")
 WORKER = (sys.executable, "-m", "vocabfreq.evaluation.worker")
 
 
@@ -75,11 +77,15 @@ def _kill(child: "subprocess.Popen[str]") -> None:
 
 
 def _what_went_wrong(log: Path, code: int) -> str:
-    """Our own error where there is one, else the last line."""
+    """Our own error where there is one, else what Python says last of all, else the last line.
+
+    What the child printed may be read, and so logged, after its traceback.
+    """
     lines = [line for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
     ours = [n for n, line in enumerate(lines) if line.startswith("error: ")]
     if ours:
         return " ".join(lines[ours[-1] :]).removeprefix("error: ")
     ended = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
-    last = f": {lines[-1].strip()[:200]}" if lines else ""
+    raised = [line for line in lines if RAISED.match(line)]
+    last = f": {(raised or lines)[-1].strip()[:200]}" if lines else ""
     return f"{ended}{last} (all of it: {log})"
