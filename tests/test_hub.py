@@ -480,3 +480,25 @@ def test_the_command_in_a_card_is_one_command(tok: Path, tmp_path: Path) -> None
     words = shlex.split(command(table))
     assert f"{name.replace('`', ' ')}=a.txt" in words
     assert words[-2:] == ["-o", "vocab_freq.safetensors"]
+
+
+def test_sums_of_a_strangers_repo_are_not_ours_to_judge(
+    hub: HubServer, cli: HubCli, tmp_path: Path
+) -> None:
+    """A model repo may have a SHA256SUMS of its own, in its own form, over its weights alone."""
+    eos = json.dumps({"eos_token": "<|im_end|>"}).encode()
+    files = {"tokenizer.json": tiny_tokenizer().to_str().encode(), "tokenizer_config.json": eos}
+    files |= {"config.json": b'{"vocab_size": 270}', "SHA256SUMS": b"SHA256 (weights) = 00"}
+    hub.add("model", "org/strange", files)
+    (tmp_path / "a.txt").write_text("the abc")
+    out = tmp_path / "f.safetensors"
+    words = ("build", "-q", "--tokenizer", "org/strange", "--workers", "0", "-o", out)
+    cli.good(*words, "--source", f"a={tmp_path / 'a.txt'}")
+    assert FrequencyTable.load(out).rows == 270
+
+
+def test_h2_a_card_of_other_bytes_is_not_pulled(hub: HubServer, cli: HubCli, file: Path) -> None:
+    spoiled(hub, cli, file, README__md=b"of somebody else")
+    done = cli("pull", REPO)
+    assert done.status == 1
+    assert "README.md has sha256" in done.err

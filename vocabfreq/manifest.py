@@ -13,6 +13,9 @@ from vocabfreq.errors import FileFormatError
 
 MANIFEST = "SHA256SUMS"
 MAX_BYTES = 1 << 20
+_PUBLISHED = re.compile(
+    r"vocab_freq\.safetensors|freq_\d+\.pt|config\.json|README\.md|coverage\.png"
+)
 _LINE = re.compile(r"(?P<sha256>[0-9a-f]{64}) [ *](?P<name>.+)")
 
 
@@ -58,3 +61,17 @@ def sha256_of(path: Path) -> str:
     """SHA-256 of a file, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def limit_of(name: str) -> int:
+    """Bytes that a file of this name may have; weights and frequencies may be large, lists not."""
+    if name == MANIFEST:
+        return MAX_BYTES
+    if name == "vocab_freq.safetensors":
+        return 8 << 30
+    return 1 << 62 if name.endswith((".safetensors", ".bin")) else 1 << 30
+
+
+def is_published(name: str) -> bool:
+    """Whether a file of this name can be one that `vocabfreq push` made."""
+    return _PUBLISHED.fullmatch(name) is not None

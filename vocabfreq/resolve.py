@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vocabfreq.errors import SourceError, VocabfreqError
-from vocabfreq.manifest import MANIFEST, leaves_folder, read_manifest, sha256_of
-from vocabfreq.manifest import MAX_BYTES as MANIFEST_BYTES
+from vocabfreq.manifest import MANIFEST, leaves_folder, limit_of, read_manifest, sha256_of
 
 RepoType = Literal["model", "dataset"]
 LISTED = 8
 
-_PUBLISHED = re.compile(
-    r"vocab_freq\.safetensors|freq_\d+\.pt|config\.json|README\.md|coverage\.png"
-)
+# What engines and the library take ids from: compared with a manifest wherever there is one.
+_COUNTED = re.compile(r"vocab_freq\.safetensors|freq_\d+\.pt")
 
 _REPO = re.compile(r"^(?P<repo>[\w][\w.-]*/[\w][\w.-]*)(@(?P<revision>[\w./-]+))?$")
 _FILE = re.compile(
@@ -67,19 +65,25 @@ class Folder:
         if leaves_folder(name):
             raise self.error(f"file {name!r} of {self.repo}", expected="a name inside the repo")
         fetched = self._fetched(name)
-        if fetched is not None and is_published(name):
-            self._compare(fetched, name)
+        if fetched is not None and _COUNTED.fullmatch(name):
+            self.compare(fetched, name)
         return fetched
 
     def _fetched(self, name: str) -> Path | None:
         return _download(str(self.repo), str(self.revision), name, self.error)
 
-    def _compare(self, path: Path, name: str) -> None:
-        """The client checks the length of what it fetched; the manifest says what is in it."""
+    def compare(self, path: Path, name: str) -> None:
+        """The client checks the length of what it fetched; the manifest says what is in it.
+
+        Raises:
+            VocabfreqError: of the class `error`: there is a manifest, and it says something else.
+        """
         manifest = self._fetched(MANIFEST)
         if manifest is None:  # not a repo of ours
             return
         wanted, found = read_manifest(manifest).get(name), sha256_of(path)
+        if wanted is None:
+            raise self.error(f"the {MANIFEST} of {self.repo} does not name {name}")
         if found != wanted:
             blob = path.resolve()
             path.unlink(missing_ok=True)
@@ -89,20 +93,6 @@ class Folder:
                 expected=f"{wanted}, by the {MANIFEST} of commit {self.revision}",
                 hint="it was changed or damaged on the way; it is out of the cache, try again",
             )
-
-
-def limit_of(name: str) -> int:
-    """Bytes that a file of this name may have; weights and frequencies may be large, lists not."""
-    if name == MANIFEST:
-        return MANIFEST_BYTES
-    if name == "vocab_freq.safetensors":
-        return 8 << 30
-    return 1 << 62 if name.endswith((".safetensors", ".bin")) else 1 << 30
-
-
-def is_published(name: str) -> bool:
-    """Whether a file of this name can be one that `vocabfreq push` made."""
-    return _PUBLISHED.fullmatch(name) is not None
 
 
 def is_repo_name(name: str) -> bool:

@@ -6,8 +6,8 @@ from typing import Any
 
 from vocabfreq.errors import FileFormatError
 from vocabfreq.freqfile import NAME as FREQUENCIES
-from vocabfreq.manifest import MANIFEST, leaves_folder, read_manifest
-from vocabfreq.resolve import Folder, is_published, limit_of, unreachable
+from vocabfreq.manifest import MANIFEST, is_published, leaves_folder, limit_of, read_manifest
+from vocabfreq.resolve import Folder, unreachable
 
 MAX_FILES = 10_000
 

@@ -52,7 +52,10 @@ def fetch(folder: Folder, listing: Listing) -> dict[str, Path]:
     missing = [name for name, path in paths.items() if path is None]
     if missing:
         raise FileFormatError(f"{folder.name} has no file {missing[0]!r}, which {MANIFEST} names")
-    return {name: path for name, path in paths.items() if path is not None}
+    found = {name: path for name, path in paths.items() if path is not None}
+    for name in listing.sums:
+        folder.compare(found[name], name)
+    return found
 
 
 def _copied(paths: dict[str, Path], out: Path, force: bool) -> Path:

@@ -13,8 +13,8 @@ from vocabfreq.frequencies import FrequencyTable
 from vocabfreq.hub.contents import CONFIG, map_name
 from vocabfreq.hub.listing import listing_of
 from vocabfreq.hub.pull import fetch
-from vocabfreq.manifest import MANIFEST, read_manifest, sha256_of
-from vocabfreq.resolve import Folder, is_published, open_folder
+from vocabfreq.manifest import MANIFEST, is_published, read_manifest, sha256_of
+from vocabfreq.resolve import Folder, open_folder
 from vocabfreq.vocab import DraftVocab
 
 
