@@ -6,6 +6,7 @@ import sys
 
 import typer
 
+from vocabfreq.cli.advise import advise
 from vocabfreq.cli.bench import bench
 from vocabfreq.cli.build import build
 from vocabfreq.cli.check import check
@@ -31,6 +32,7 @@ app = typer.Typer(
 for verb in (build, show, merge, compare, export, convert, prune, check, bench, push, pull, verify):
     app.command()(verb)
 app.command("eval")(evaluate)
+app.command()(advise)
 
 
 @app.callback(invoke_without_command=True)
