@@ -11,7 +11,8 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from vocabfreq import CountOptions, FrequencyTable, Source
-from vocabfreq.counting import Report, run_plan
+from vocabfreq.counting import run_plan
+from vocabfreq.gathering import Report
 from vocabfreq.planning import make_plan
 from vocabfreq.tokenizer import byte_letters, load_tokenizer
 

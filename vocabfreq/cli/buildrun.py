@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from vocabfreq.cli import render
-from vocabfreq.counting import Report, run_plan
+from vocabfreq.counting import run_plan
 from vocabfreq.errors import CountError, OverwriteError
 from vocabfreq.freqfile import is_frequency_file
+from vocabfreq.gathering import Report
 from vocabfreq.partials import SUFFIX
 from vocabfreq.planning import Plan
 from vocabfreq.sources.tally import BEYOND_ROWS, BROKEN, REMARKS, SURROGATE, TRUNCATED, bad_rows
