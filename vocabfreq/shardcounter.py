@@ -51,13 +51,23 @@ class ShardCounter:
         total = ShardCount(zeros, zeros.copy())
         sums = Accumulator(shard, engines, total, self.job.holdout)
         for piece in shard.pieces:
-            total.tally.lines = 0
+            total.tally.lines, known = 0, len(total.tally.examples)
             batches = read_piece(piece, shard.layout, total.tally, shard.separator)
             with closing(batches):  # the reading thread is gone before anyone reads again
                 for batch in batches:
                     sums.add(batch, piece.file.name)
+            _place(total, shard, known)
             total.lines.append(total.tally.lines)
             piece.file.check_unchanged()
             if sums.full:
                 break
         return total
+
+
+def _place(total: ShardCount, shard: Shard, known: int) -> None:
+    """Adds to line numbers of a piece the lines of earlier pieces of its file in this shard."""
+    path = shard.pieces[len(total.lines)].file.path
+    earlier = zip(shard.pieces, total.lines, strict=False)
+    before = sum(lines for piece, lines in earlier if piece.file.path == path)
+    for example in total.tally.examples[known:]:
+        example.number += before * (example.unit != "byte")
