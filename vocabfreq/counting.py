@@ -5,11 +5,11 @@
 >>> table.save("vocab_freq.safetensors")
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 from vocabfreq.engines import Outcome, default_workers, run_here, run_in_workers
-from vocabfreq.errors import CountError, IdRangeError, VocabfreqError, WorkDirError
+from vocabfreq.errors import CountError, IdRangeError, SourceError, VocabfreqError, WorkDirError
 from vocabfreq.frequencies import FrequencyTable
 from vocabfreq.gathering import Report, merge_partials
 from vocabfreq.partials import load_partial, partial_path
@@ -64,9 +64,36 @@ def run_plan(plan: Plan, *, progress: Progress | None = None) -> Report:
     return report
 
 
-def missing_tasks(plan: Plan, work_dir: Path) -> list[Task]:
-    """One task for each fingerprint without a whole partial file; the largest first."""
-    shards = dict(zip(plan.keys, plan.shards, strict=True))
+def count_part(plan: Plan, index: int, number: int, *, progress: Progress | None = None) -> int:
+    """Counts what is missing of one part of a plan; any number of processes may do so at once.
+
+    Args:
+        plan: with a work directory, which all of them see.
+        index: of the part, from 0.
+        number: of parts; part i has shards i, i + number, i + 2 number …
+        progress: called after each shard, and with remarks.
+
+    Returns:
+        How many shards were counted now.
+
+    Raises:
+        VocabfreqError: a shard cannot be counted; the others of the part are kept.
+    """
+    if not 0 <= index < number:
+        raise SourceError(f"part {index} of {number}", expected=f"0 to {number - 1}")
+    work_dir = plan.options.work_dir
+    assert work_dir is not None
+    work_dir.mkdir(parents=True, exist_ok=True)
+    ours = set(list(dict.fromkeys(plan.keys))[index::number])
+    tasks = missing_tasks(plan, work_dir, ours)
+    _run(tasks, plan, progress)
+    return len(tasks)
+
+
+def missing_tasks(plan: Plan, work_dir: Path, of: Collection[str] | None = None) -> list[Task]:
+    """One task for each fingerprint (of these) without a whole partial file; the largest first."""
+    pairs = zip(plan.keys, plan.shards, strict=True)
+    shards = {key: shard for key, shard in pairs if of is None or key in of}
     paths = {key: partial_path(work_dir, key) for key in shards}
     missing = [key for key in shards if load_partial(paths[key]) is None]
     tasks = [Task(key, shards[key], paths[key]) for key in missing]

@@ -12,6 +12,8 @@ from vocabfreq.merging import merged_encoders
 from vocabfreq.partials import load_partial, partial_path
 from vocabfreq.planning import Plan
 from vocabfreq.records import FORMAT, Metadata, TokenizerRecord
+from vocabfreq.shardcount import ShardCount
+from vocabfreq.sources.plan import Shard
 from vocabfreq.sources.tally import Example
 from vocabfreq.tokenizer import TokenizerInfo
 from vocabfreq.totals import SourceTotal
@@ -36,25 +38,64 @@ class Report:
     shards: int = 0
 
 
+class Sums:
+    """Sums over consecutive shards of a plan; those of two neighbours add up to one.
+
+    Attributes:
+        counts: int64 [S, V]; likewise `heldout`.
+        totals: one a source.
+    """
+
+    def __init__(self, sources: int, rows: int) -> None:
+        self.counts, self.heldout = (np.zeros((sources, rows), np.int64) for _ in range(2))
+        self.totals = [SourceTotal() for _ in range(sources)]
+
+    def add(self, shard: Shard, part: ShardCount) -> None:
+        """Adds the next shard, in plan order."""
+        self.counts[shard.source] += part.counts
+        self.heldout[shard.source] += part.heldout
+        self.totals[shard.source].add(part, [piece.file.path for piece in shard.pieces])
+
+    def extend(self, later: "Sums") -> None:
+        """Adds the sums of the shards that come next."""
+        self.counts += later.counts
+        self.heldout += later.heldout
+        for total, more in zip(self.totals, later.totals, strict=True):
+            total.extend(more)
+
+
 def merge_partials(plan: Plan, work_dir: Path) -> Report:
-    """Adds up the partial files of every planned shard.
+    """Adds up the partial files of every planned shard, each once.
 
     Raises:
-        CountError: one is missing.
+        CountError: some are missing, or damaged; it names the first few.
     """
-    rows = (len(plan.sources), plan.job.rows)
-    counts, heldout = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
-    totals = [SourceTotal() for _ in plan.sources]
+    sums, missing = Sums(len(plan.sources), plan.job.rows), []
     for key, shard in zip(plan.keys, plan.shards, strict=True):
         part = load_partial(partial_path(work_dir, key))
         if part is None:
-            raise CountError(f"no partial file of {shard.name}", hint="run the same command again")
-        counts[shard.source] += part.counts
-        heldout[shard.source] += part.heldout
-        totals[shard.source].add(part, [piece.file.path for piece in shard.pieces])
-    meta = _metadata(plan, totals)
-    examples = {s.name: t.examples for s, t in zip(plan.sources, totals, strict=True)}
-    return Report(FrequencyTable(counts, heldout, meta), examples, shards=len(plan.shards))
+            missing.append(shard.name)
+        elif not missing:
+            sums.add(shard, part)
+    if missing:
+        raise missing_shards(missing, len(plan.shards))
+    return report_of(plan, sums)
+
+
+def missing_shards(names: list[str], shards: int) -> CountError:
+    """The error that some shards have no partial file."""
+    named = ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
+    return CountError(
+        f"{len(names):,} of {shards:,} shards are not counted: {named}",
+        hint="count what is missing first: the same command again counts nothing twice",
+    )
+
+
+def report_of(plan: Plan, sums: Sums) -> Report:
+    """What a person should hear, of the sums over all shards."""
+    named = zip(plan.sources, sums.totals, strict=True)
+    table = FrequencyTable(sums.counts, sums.heldout, _metadata(plan, sums.totals))
+    return Report(table, {s.name: t.examples for s, t in named}, shards=len(plan.shards))
 
 
 def _metadata(plan: Plan, totals: list[SourceTotal]) -> Metadata:

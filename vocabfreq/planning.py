@@ -112,7 +112,7 @@ def make_plan(
     _check_names(parsed, options.weights or {})
     job = Job(tokenizer.path, tokenizer.sha256, tokenizer.rows, options.holdout, options.encoder)
     shards = tuple(s for n, source in enumerate(parsed) for s in plan_source(n, source))
-    keys = tuple(_fingerprint(shard, job) for shard in shards)
+    keys = tuple(fingerprint(shard, job) for shard in shards)
     return Plan(parsed, shards, keys, tokenizer, job, options)
 
 
@@ -134,6 +134,7 @@ def _check_names(sources: tuple[Source, ...], weights: Mapping[str, float]) -> N
             raise SourceError(f"a weight for {name!r}", expected=f"one of {', '.join(names)}")
 
 
-def _fingerprint(shard: Shard, job: Job) -> str:
+def fingerprint(shard: Shard, job: Job) -> str:
+    """What the partial file of a shard is called: equal ones count to the same."""
     identity = [PARTIAL_FORMAT, shard.identity, job.sha256, job.rows, job.holdout, job.encoder]
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:24]

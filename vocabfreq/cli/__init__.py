@@ -12,13 +12,16 @@ from vocabfreq.cli.build import build
 from vocabfreq.cli.check import check
 from vocabfreq.cli.compare import compare
 from vocabfreq.cli.convert import convert
+from vocabfreq.cli.count import count
 from vocabfreq.cli.evaluate import evaluate
 from vocabfreq.cli.export import export
 from vocabfreq.cli.merge import merge
+from vocabfreq.cli.plan import plan
 from vocabfreq.cli.prune import prune
 from vocabfreq.cli.pull import pull
 from vocabfreq.cli.push import push
 from vocabfreq.cli.show import show
+from vocabfreq.cli.status import status
 from vocabfreq.cli.verify import verify
 
 app = typer.Typer(
@@ -29,7 +32,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (build, show, merge, compare, export, convert, prune, check, bench, push, pull, verify):
+COUNTING = (build, plan, count, status, merge)
+USING = (show, compare, export, convert, prune, check, bench, push, pull, verify)
+for verb in (*COUNTING, *USING):
     app.command()(verb)
 app.command("eval")(evaluate)
 app.command()(advise)

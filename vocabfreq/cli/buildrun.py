@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,7 @@ class Outcome:
 
     report: Report
     output: Path
-    seconds: float
+    seconds: float | None
 
     def exit_code(self, max_bad_rows: int) -> int:
         """0, or 3 when more was lost than allowed."""
@@ -126,7 +126,7 @@ class Outcome:
             },
             "shards": report.shards,
             "resumed_shards": report.resumed,
-            "seconds": round(self.seconds, 3),
+            "seconds": None if self.seconds is None else round(self.seconds, 3),
         }
 
     def _print(self) -> None:
@@ -179,10 +179,11 @@ class Outcome:
     def _speed(self) -> str:
         distinct = int((self.report.table.counts + self.report.table.heldout).any(axis=0).sum())
         size = sum(s.bytes for s in self.report.table.sources)
-        rate = f", {size / 1e6 / self.seconds:,.0f} MB/s" if size and self.seconds else ""
-        return (
-            f"{distinct:,} distinct ids of {self.report.table.rows:,}, {self.seconds:.1f} s{rate}"
-        )
+        told = f"{distinct:,} distinct ids of {self.report.table.rows:,}"
+        if not self.seconds:
+            return told
+        rate = f", {size / 1e6 / self.seconds:,.0f} MB/s" if size else ""
+        return f"{told}, {self.seconds:.1f} s{rate}"
 
 
 def run_build(plan: Plan, output: Path, *, force: bool, keep: bool, quiet: bool) -> Outcome:
@@ -193,20 +194,42 @@ def run_build(plan: Plan, output: Path, *, force: bool, keep: bool, quiet: bool)
     """
     check_output(output, force)
     started = time.monotonic()
-    try:
-        with _progress(plan, quiet) as bar:
-            report = run_plan(plan, progress=Listener(bar, quiet))
-    except KeyboardInterrupt:
-        _say_how_to_go_on(plan)
-        raise
-    if output.exists() and not any(source.tokens for source in report.table.sources):
-        raise CountError(f"not one token was counted; {output} is left as it was")
-    report.table.save(output)
+    with listening(plan, quiet) as heard:
+        report = run_plan(plan, progress=heard)
+    outcome = save_report(report, output, started)
     if report.resumed:
         render.note(f"{report.resumed} of {report.shards} shards were counted before", quiet=quiet)
     if not keep and plan.options.work_dir:
         remove_work_dir(plan.options.work_dir)
-    return Outcome(report, output, time.monotonic() - started)
+    return outcome
+
+
+@contextmanager
+def listening(plan: Plan, quiet: bool) -> Iterator["Listener"]:
+    """Shows progress while shards are counted; Ctrl-C says what is kept and how to go on."""
+    try:
+        with _progress(plan, quiet) as bar:
+            yield Listener(bar, quiet)
+    except KeyboardInterrupt:
+        _say_how_to_go_on(plan)
+        raise
+
+
+def save_report(report: Report, output: Path, started: float | None = None) -> Outcome:
+    """Writes the file of a finished count.
+
+    Args:
+        report: what was counted.
+        output: checked before.
+        started: `time.monotonic` when counting began, None when that was another process.
+
+    Raises:
+        CountError: nothing was counted, and a file is there already.
+    """
+    if output.exists() and not any(source.tokens for source in report.table.sources):
+        raise CountError(f"not one token was counted; {output} is left as it was")
+    report.table.save(output)
+    return Outcome(report, output, time.monotonic() - started if started is not None else None)
 
 
 def _say_how_to_go_on(plan: Plan) -> None:
