@@ -188,6 +188,12 @@ def test_what_cannot_be_kept_right_is_refused(ids: Asked, tok: Path) -> None:
     ):
         with pytest.raises(RefusedError, match=match):
             prune_drafter(proposer_of(model), ids)
+    for name in ("masked_embedding", "_suppress_idx"):  # of Gemma 4
+        other = Eagle1(Head())
+        setattr(other, name, torch.zeros(1))
+        with pytest.raises(RefusedError, match=f"Eagle1 with {name}"):
+            prune_drafter(proposer_of(other), ids)
+        assert isinstance(other.lm_head, Head)
     with pytest.raises(RefusedError, match="for V = 100, the target has 120"):
         prune_drafter(proposer_of(Eagle1(Head()), rows=120), ids)
     few = Eagle3(DraftVocab.from_ids(range(10), rows=V))
@@ -201,6 +207,38 @@ def test_ids_of_another_tokenizer_are_refused(tok: Path, tmp_path: Path) -> None
     asked = Asked(str(tmp_path / "other.safetensors"))
     with pytest.raises(MismatchError, match="0000"):
         prune_drafter(proposer_of(Eagle1(Head()), tokenizer=str(tok)), asked)
+    allowed = Asked(asked.vocab, allow_other_tokenizer=True)
+    prune_drafter(proposer_of(Eagle1(Head()), tokenizer=str(tok)), allowed)
+
+
+def test_a_tokenizer_of_the_hub_is_compared_where_it_lies(
+    tok: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vocabfreq.integrations.vllm import kept as module
+
+    vocab = DraftVocab.from_ids(kept(), rows=V, tokenizer="0" * 64)
+    vocab.save(tmp_path / "other.safetensors")
+    asked = Asked(str(tmp_path / "other.safetensors"))
+    target = SimpleNamespace(
+        tokenizer="org/model", tokenizer_revision="a", get_vocab_size=lambda: V
+    )
+    cached = {("org/model", "tokenizer.json", "a"): str(tok / "tokenizer.json")}
+    monkeypatch.setattr(
+        module,
+        "try_to_load_from_cache",
+        lambda name, file, revision: cached.get((name, file, revision)),
+    )
+    with pytest.raises(MismatchError, match="0000"):
+        module.kept_ids(asked, target)
+    cached.clear()  # what is not known passes
+    assert len(module.kept_ids(asked, target)[0]) == 30
+
+
+def test_names_that_are_no_repo_pass(ids: Asked) -> None:
+    from vocabfreq.integrations.vllm.kept import kept_ids
+
+    target = SimpleNamespace(tokenizer="/no/such/folder", get_vocab_size=lambda: V)
+    assert len(kept_ids(ids, target)[0]) == 30
 
 
 def test_what_is_asked_for_is_checked() -> None:
@@ -272,6 +310,13 @@ def test_asked_for_in_vain_is_an_error_before_anything_loads(engine: Any, ids: A
         arguments = engine.Args(additional_config=asked, speculative_config=drafting)
         with pytest.raises(RefusedError, match="expected a drafter to prune: eagle, eagle3, mtp"):
             arguments.create_engine_config()
+    fits = proposer_of(Eagle1(Head())).vllm_config.model_config
+    drafting = SimpleNamespace(method="eagle")
+    shape = {"additional_config": asked, "speculative_config": drafting}
+    assert engine.Args(**shape, model_config=fits).create_engine_config().model_config is fits
+    wider = proposer_of(Eagle1(Head()), rows=120).vllm_config.model_config
+    with pytest.raises(RefusedError, match="for V = 100, the target has 120"):
+        engine.Args(**shape, model_config=wider).create_engine_config()
     engine.hooks._hooked.clear()  # a vLLM that has none of the classes
     arguments = engine.Args(additional_config=asked, speculative_config=None)
     with pytest.raises(RefusedError, match=r"vLLM .* has none of SpecDecodeBaseProposer"):

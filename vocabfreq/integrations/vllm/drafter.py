@@ -5,17 +5,15 @@ changes. A head that only the drafter had is let go.
 """
 
 import logging
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vocabfreq.checkpoints.fingerprints import check_tokenizers
 from vocabfreq.errors import RefusedError, SelectionError
-from vocabfreq.formats.choosing import choose
-from vocabfreq.integrations.vllm.asked import Asked
+from vocabfreq.integrations.vllm.asked import KEY, Asked
+from vocabfreq.integrations.vllm.kept import kept_ids
 from vocabfreq.integrations.vllm.logits import DraftLogits
 from vocabfreq.runtime import PrunedHead
 from vocabfreq.vocab import DraftVocab
@@ -40,11 +38,10 @@ def prune_drafter(proposer: Any, asked: Asked) -> None:
         FileFormatError: the vocabulary cannot be read.
     """
     model, config = proposer.model, proposer.vllm_config
-    rows = int(config.model_config.get_vocab_size())
-    vocab = choose(asked.vocab, asked.wish, rows)
-    _check_target(vocab, config, rows, asked)
+    vocab, remarks = kept_ids(asked, config.model_config)
+    _check_logits(model)
     owners, processors = heads_of(model), processors_of(model)
-    logits = _replacement(processors, rows, type(model).__name__)
+    logits = _replacement(processors, vocab.rows, type(model).__name__)
     places = _places(model, vocab)
     before = _replace_heads(owners, logits, vocab, places)
     _forget_map(model)
@@ -55,6 +52,8 @@ def prune_drafter(proposer: Any, asked: Asked) -> None:
     if not hasattr(proposer, "use_local_argmax_reduction"):
         raise RefusedError(f"{type(proposer).__name__} has no use_local_argmax_reduction")
     proposer.use_local_argmax_reduction = True
+    for remark in remarks:
+        log.warning("vocabfreq: %s", remark)
     _say(vocab, before, next(iter(owners)))
 
 
@@ -90,17 +89,19 @@ def processors_of(model: nn.Module) -> list[Any]:
     return found
 
 
-def _check_target(vocab: DraftVocab, config: Any, rows: int, asked: Asked) -> None:
-    if vocab.rows != rows:
-        raise RefusedError(
-            f"the vocabulary {asked.vocab!r} is for V = {vocab.rows:,}, the target has {rows:,}",
-            expected="one number of rows",
-            hint="take ids that were counted for this target",
-        )
-    folder = Path(config.model_config.tokenizer)
-    if folder.is_dir():
-        for remark in check_tokenizers(vocab.tokenizer, [folder], asked.allow_other_tokenizer):
-            log.warning("vocabfreq: %s", remark)
+def _check_logits(model: nn.Module) -> None:
+    """Gemma 4's drafter may choose ids without its logits processor, or change logits after it.
+
+    Raises:
+        RefusedError: it does.
+    """
+    for name in ("masked_embedding", "_suppress_idx"):
+        if getattr(model, name, None) is not None:
+            raise RefusedError(
+                f"{type(model).__name__} with {name}",
+                expected="a drafter whose logits are what its logits processor makes of its head",
+                hint=f"take {KEY!r} out of additional_config",
+            )
 
 
 def _replacement(processors: list[Any], rows: int, name: str) -> DraftLogits:
@@ -175,8 +176,9 @@ def _pruned(
     if getattr(head, "tp_size", 1) != 1:
         raise RefusedError(
             f"a drafter's head over {head.tp_size} ranks",
-            expected="draft_tensor_parallel_size 1",
-            hint='set it in the speculative config: {"draft_tensor_parallel_size": 1, …}',
+            expected="a head on one rank",
+            hint="a drafter with a head of its own has it on one with draft_tensor_parallel_size 1; "
+            "one that shares the split head of its target cannot be pruned here",
         )
     method = type(getattr(head, "quant_method", None)).__name__
     if method not in PLAIN:

@@ -81,9 +81,11 @@ def _checked(original: Callable[..., Any], arguments: Any, *args: Any, **kwargs:
 
     Raises:
         RefusedError: no drafter, one of another kind, or a vLLM whose inside is not known.
+        VocabfreqError: what `kept_ids` raises.
     """
     config = original(arguments, *args, **kwargs)
-    if asked_of(config.additional_config) is None:
+    asked = asked_of(config.additional_config)
+    if asked is None:
         return config
     if not _hooked:
         raise RefusedError(
@@ -99,4 +101,7 @@ def _checked(original: Callable[..., Any], arguments: Any, *args: Any, **kwargs:
             expected=f"a drafter to prune: {', '.join(METHODS)}",
             hint="pass --speculative-config (speculative_config=…)",
         )
+    from vocabfreq.integrations.vllm.kept import kept_ids
+
+    kept_ids(asked, config.model_config)
     return config

@@ -27,6 +27,7 @@ class DraftLogits(nn.Module):
         """Keeps what the processor in place did to logits."""
         super().__init__()
         self.width, self.soft_cap, self.scale = width, soft_cap, scale
+        self.org_vocab_size = width  # some drafters cut logits to it
         self._samplers: dict[int, GreedySampler] = {}
         self._asked_for_ids = False
         self._ids: Tensor | None = None

@@ -1,0 +1,53 @@
+"""Which ids a target's drafter keeps: what is asked for, held against the target's configuration.
+
+Asked twice: when the engine is configured, before a weight is read, and by whoever prunes.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import try_to_load_from_cache
+
+from vocabfreq.checkpoints.fingerprints import TOKENIZER, check_tokenizers
+from vocabfreq.errors import RefusedError
+from vocabfreq.formats.choosing import choose
+from vocabfreq.integrations.vllm.asked import Asked
+from vocabfreq.vocab import DraftVocab
+
+
+def kept_ids(asked: Asked, config: Any) -> tuple[DraftVocab, list[str]]:
+    """The ids, and remarks for the log.
+
+    Args:
+        asked: which ids.
+        config: the target's `ModelConfig`.
+
+    Raises:
+        RefusedError: they are for another number of rows.
+        MismatchError: they were counted with another tokenizer.
+        SelectionError: the wish cannot be met.
+        FileFormatError: the vocabulary cannot be read.
+    """
+    rows = int(config.get_vocab_size())
+    vocab = choose(asked.vocab, asked.wish, rows)
+    if vocab.rows != rows:
+        raise RefusedError(
+            f"the vocabulary {asked.vocab!r} is for V = {vocab.rows:,}, the target has {rows:,}",
+            expected="one number of rows",
+            hint="take ids that were counted for this target",
+        )
+    folders = _tokenizer_folders(config)
+    return vocab, list(check_tokenizers(vocab.tokenizer, folders, asked.allow_other_tokenizer))
+
+
+def _tokenizer_folders(config: Any) -> list[Path]:
+    """Where the target's tokenizer.json lies, if it is on this machine; nothing is downloaded."""
+    name = str(config.tokenizer)
+    if Path(name).is_dir():
+        return [Path(name)]
+    revision = getattr(config, "tokenizer_revision", None)
+    try:
+        cached = try_to_load_from_cache(name, TOKENIZER, revision=revision)
+    except ValueError:  # no name of a repo
+        return []
+    return [Path(cached).parent] if isinstance(cached, str) else []
