@@ -16,8 +16,9 @@ from vocabfreq.atomic import write_atomically
 from vocabfreq.errors import FileFormatError, MismatchError, OverwriteError, SourceError
 from vocabfreq.planning import CountOptions, Plan, fingerprint
 from vocabfreq.shardcount import Job
-from vocabfreq.sources.files import STDIN, InputFile
+from vocabfreq.sources.files import STDIN, Format, InputFile
 from vocabfreq.sources.hub_data import is_data_set
+from vocabfreq.sources.hub_files import HubFile, Split, StreamedFile
 from vocabfreq.sources.layout import Layout
 from vocabfreq.sources.plan import Shard, Source
 from vocabfreq.sources.readers import Piece
@@ -37,6 +38,19 @@ class _Shard(msgspec.Struct, frozen=True):
     first: bool
 
 
+class _File(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An `InputFile`; one on the Hub has `remote`, one that `datasets` streams a `split` too."""
+
+    path: str
+    format: Format
+    compression: str | None
+    size: int
+    stamp: str
+    remote: bool = False
+    split: Split | None = None
+    number: int = 0
+
+
 class _PlanFile(msgspec.Struct, frozen=True):
     format: int
     vocabfreq: str
@@ -50,7 +64,7 @@ class _PlanFile(msgspec.Struct, frozen=True):
     work_dir: str
     sources: list[Source]
     layouts: list[Layout]
-    files: list[InputFile]
+    files: list[_File]
     shards: list[_Shard]
 
 
@@ -80,7 +94,7 @@ def save_plan(plan: Plan, path: Path, tokenizer: str, model_config: str | None) 
         work_dir=str(plan.options.work_dir.absolute()),
         sources=list(plan.sources),
         layouts=layouts,
-        files=list(files),
+        files=[_told(file) for file in files],
         shards=[
             _Shard(
                 key,
@@ -93,6 +107,21 @@ def save_plan(plan: Plan, path: Path, tokenizer: str, model_config: str | None) 
         ],
     )
     write_atomically(path, msgspec.json.format(msgspec.json.encode(told), indent=1))
+
+
+def _told(file: InputFile) -> _File:
+    split, number = getattr(file, "split", None), getattr(file, "number", 0)
+    remote = isinstance(file, HubFile | StreamedFile)
+    return _File(
+        file.path, file.format, file.compression, file.size, file.stamp, remote, split, number
+    )
+
+
+def _file(told: _File) -> InputFile:
+    common = (told.path, told.format, told.compression, told.size, told.stamp)
+    if told.split is not None:
+        return StreamedFile(*common, told.split, told.number)
+    return HubFile(*common) if told.remote else InputFile(*common)
 
 
 def check_plan_place(path: Path) -> None:
@@ -153,7 +182,8 @@ def load_plan(path: Path) -> Plan:
         work_dir=Path(told.work_dir),
     )
     try:
-        shards = tuple(_shard(told, shard) for shard in told.shards)
+        files = [_file(file) for file in told.files]
+        shards = tuple(_shard(told, files, shard) for shard in told.shards)
     except IndexError:
         raise _damaged(path, "a shard names a file, source or layout that is not there") from None
     keys = tuple(shard.key for shard in told.shards)
@@ -190,10 +220,10 @@ def _check_tokenizer(path: Path, told: _PlanFile, info: TokenizerInfo) -> None:
             )
 
 
-def _shard(told: _PlanFile, shard: _Shard) -> Shard:
+def _shard(told: _PlanFile, files: list[InputFile], shard: _Shard) -> Shard:
     source = told.sources[_place(shard.source)]
     pieces = tuple(
-        Piece(told.files[_place(n)], start, stop, size) for n, start, stop, size in shard.pieces
+        Piece(files[_place(n)], start, stop, size) for n, start, stop, size in shard.pieces
     )
     layout = told.layouts[_place(shard.layout)]
     return Shard(shard.source, pieces, layout, source.separator, source.max_documents, shard.first)
