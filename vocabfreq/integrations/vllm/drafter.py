@@ -177,8 +177,8 @@ def _pruned(
         raise RefusedError(
             f"a drafter's head over {head.tp_size} ranks",
             expected="a head on one rank",
-            hint="a drafter with a head of its own has it on one with draft_tensor_parallel_size 1; "
-            "one that shares the split head of its target cannot be pruned here",
+            hint="one that only the drafter has is on one with draft_tensor_parallel_size 1; a "
+            "split one that it shares with its target cannot be pruned",
         )
     method = type(getattr(head, "quant_method", None)).__name__
     if method not in PLAIN:
