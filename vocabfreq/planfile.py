@@ -6,7 +6,6 @@ counts later notices a file or a tokenizer that is another one by then.
 
 import os
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -15,57 +14,14 @@ import msgspec
 from vocabfreq.atomic import write_atomically
 from vocabfreq.errors import FileFormatError, MismatchError, OverwriteError, SourceError
 from vocabfreq.planning import CountOptions, Plan, fingerprint
+from vocabfreq.planrecord import FORMAT, PlanRecord, record_of, shards_of
 from vocabfreq.shardcount import Job
-from vocabfreq.sources.files import STDIN, Format, InputFile
+from vocabfreq.sources.files import STDIN
 from vocabfreq.sources.hub_data import is_data_set
-from vocabfreq.sources.hub_files import HubFile, Split, StreamedFile
-from vocabfreq.sources.layout import Layout
-from vocabfreq.sources.plan import Shard, Source
-from vocabfreq.sources.readers import Piece
+from vocabfreq.sources.plan import Source
 from vocabfreq.tokenizer import TokenizerInfo, load_tokenizer
 
-FORMAT = 1
 LARGEST = 1 << 30
-
-
-class _Shard(msgspec.Struct, frozen=True):
-    """A shard; pieces are [file, start, stop, size], files by their place in the list."""
-
-    key: str
-    source: int
-    layout: int
-    pieces: list[tuple[int, int, int | None, int]]
-    first: bool
-
-
-class _File(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An `InputFile`; one on the Hub has `remote`, one that `datasets` streams a `split` too."""
-
-    path: str
-    format: Format
-    compression: str | None
-    size: int
-    stamp: str
-    remote: bool = False
-    split: Split | None = None
-    number: int = 0
-
-
-class _PlanFile(msgspec.Struct, frozen=True):
-    format: int
-    vocabfreq: str
-    tokenizer: str
-    model_config: str | None
-    sha256: str
-    rows: int
-    holdout: int
-    encoder: str
-    weights: dict[str, float] | None
-    work_dir: str
-    sources: list[Source]
-    layouts: list[Layout]
-    files: list[_File]
-    shards: list[_Shard]
 
 
 def save_plan(plan: Plan, path: Path, tokenizer: str, model_config: str | None) -> None:
@@ -77,51 +33,12 @@ def save_plan(plan: Plan, path: Path, tokenizer: str, model_config: str | None) 
         tokenizer: what `load_tokenizer` was given.
         model_config: likewise.
     """
-    assert plan.options.work_dir is not None
-    files = dict.fromkeys(piece.file for shard in plan.shards for piece in shard.pieces)
-    file_at = {file: n for n, file in enumerate(files)}
-    layouts = list(dict.fromkeys(shard.layout for shard in plan.shards))
-    told = _PlanFile(
-        format=FORMAT,
-        vocabfreq=version("vocabfreq"),
-        tokenizer=_lasting(tokenizer, plan.tokenizer.revision),
-        model_config=None if model_config is None else _lasting(model_config, None),
-        sha256=plan.job.sha256,
-        rows=plan.job.rows,
-        holdout=plan.job.holdout,
-        encoder=plan.job.encoder,
-        weights=None if plan.options.weights is None else dict(plan.options.weights),
-        work_dir=str(plan.options.work_dir.absolute()),
-        sources=list(plan.sources),
-        layouts=layouts,
-        files=[_told(file) for file in files],
-        shards=[
-            _Shard(
-                key,
-                shard.source,
-                layouts.index(shard.layout),
-                [(file_at[p.file], p.start, p.stop, p.size) for p in shard.pieces],
-                shard.first,
-            )
-            for key, shard in zip(plan.keys, plan.shards, strict=True)
-        ],
+    record = record_of(
+        plan,
+        _lasting(tokenizer, plan.tokenizer.revision),
+        None if model_config is None else _lasting(model_config, None),
     )
-    write_atomically(path, msgspec.json.format(msgspec.json.encode(told), indent=1))
-
-
-def _told(file: InputFile) -> _File:
-    split, number = getattr(file, "split", None), getattr(file, "number", 0)
-    remote = isinstance(file, HubFile | StreamedFile)
-    return _File(
-        file.path, file.format, file.compression, file.size, file.stamp, remote, split, number
-    )
-
-
-def _file(told: _File) -> InputFile:
-    common = (told.path, told.format, told.compression, told.size, told.stamp)
-    if told.split is not None:
-        return StreamedFile(*common, told.split, told.number)
-    return HubFile(*common) if told.remote else InputFile(*common)
+    write_atomically(path, msgspec.json.format(msgspec.json.encode(record), indent=1))
 
 
 def check_plan_place(path: Path) -> None:
@@ -182,8 +99,7 @@ def load_plan(path: Path) -> Plan:
         work_dir=Path(told.work_dir),
     )
     try:
-        files = [_file(file) for file in told.files]
-        shards = tuple(_shard(told, files, shard) for shard in told.shards)
+        shards = shards_of(told)
     except IndexError:
         raise _damaged(path, "a shard names a file, source or layout that is not there") from None
     keys = tuple(shard.key for shard in told.shards)
@@ -193,13 +109,13 @@ def load_plan(path: Path) -> Plan:
     return Plan(tuple(told.sources), shards, keys, info, job, options)
 
 
-def _read(path: Path) -> _PlanFile:
+def _read(path: Path) -> PlanRecord:
     if not path.is_file():
         raise FileFormatError(f"no file {str(path)!r}", hint="vocabfreq plan … makes one")
     if path.stat().st_size > LARGEST:
         raise _damaged(path, f"it has more than {LARGEST:,} bytes")
     try:
-        told = msgspec.json.decode(path.read_bytes(), type=_PlanFile)
+        told = msgspec.json.decode(path.read_bytes(), type=PlanRecord)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _damaged(path, str(error)) from None
     if told.format != FORMAT:
@@ -209,7 +125,7 @@ def _read(path: Path) -> _PlanFile:
     return told
 
 
-def _check_tokenizer(path: Path, told: _PlanFile, info: TokenizerInfo) -> None:
+def _check_tokenizer(path: Path, told: PlanRecord, info: TokenizerInfo) -> None:
     for what in ("sha256", "rows"):
         planned, found = getattr(told, what), getattr(info, what)
         if planned != found:
@@ -218,22 +134,6 @@ def _check_tokenizer(path: Path, told: _PlanFile, info: TokenizerInfo) -> None:
                 expected="the tokenizer and model of the plan",
                 hint="make the plan anew, or put the tokenizer back",
             )
-
-
-def _shard(told: _PlanFile, files: list[InputFile], shard: _Shard) -> Shard:
-    source = told.sources[_place(shard.source)]
-    pieces = tuple(
-        Piece(files[_place(n)], start, stop, size) for n, start, stop, size in shard.pieces
-    )
-    layout = told.layouts[_place(shard.layout)]
-    return Shard(shard.source, pieces, layout, source.separator, source.max_documents, shard.first)
-
-
-def _place(number: int) -> int:
-    """Python would take the last one for -1."""
-    if number < 0:
-        raise IndexError(number)
-    return number
 
 
 def _damaged(path: Path, why: Any) -> FileFormatError:
