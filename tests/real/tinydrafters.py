@@ -1,7 +1,8 @@
-"""Small checkpoints for a real vLLM: an EAGLE-1 drafter, and a target with an MTP layer.
+"""Small checkpoints for a real vLLM: an EAGLE-1 drafter, a target with an MTP layer, a llama.
 
-Their layers are random and faint, so that what they say can be told beforehand: the drafter says
-its last token again, the target says the id after its last one, and so does its MTP layer.
+The layers of the first two are random and faint, so that what they say can be told beforehand: the
+drafter says its last token again, the target says the id after its last one, and so does its MTP
+layer.
 """
 
 import json
@@ -15,6 +16,7 @@ from torch import Tensor
 
 V = 49_152
 FAINT = 0.02
+STRONGER = 4
 
 
 def write_eagle1(folder: Path, target: Path) -> Path:
@@ -67,6 +69,38 @@ def write_mtp(folder: Path, tokenizer: Path) -> Path:
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (folder / name).symlink_to(tokenizer / name)
     return _write(folder, config, tensors)
+
+
+def write_llama(folder: Path, rows: int, hidden: int = 64) -> Path:
+    """A llama of one layer that matters, whose distributions are neither flat nor sharp."""
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": hidden,
+        "intermediate_size": hidden,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "head_dim": 32,
+        "hidden_act": "silu",
+        "max_position_embeddings": 512,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 10_000.0,
+        "tie_word_embeddings": False,
+        "vocab_size": rows,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "dtype": "float32",
+    }
+    noise = torch.Generator().manual_seed(7)
+    layer = _layer("model.layers.0.", config, hidden)
+    strong = {n: t if "norm" in n else t * STRONGER for n, t in layer.items()}
+    words = {
+        "model.embed_tokens.weight": torch.randn(rows, hidden, generator=noise),
+        "lm_head.weight": torch.randn(rows, hidden, generator=noise) * 1.5 / hidden**0.5,
+        "model.norm.weight": torch.ones(hidden),
+    }
+    return _write(folder, config, strong | words)
 
 
 NORMS = ("token", "hidden", "final")
