@@ -134,10 +134,12 @@ class GigatokenEncoder:
 
     def _build(self) -> None:
         try:
+            # gigatoken imports awkward in its first call, and hands out lists when that is cut short.
+            import awkward  # noqa: F401
             import gigatoken
 
             self._tokenizer = gigatoken.Tokenizer.from_json(self.path.read_bytes())
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):  # Ctrl-C, SIGTERM
             raise
         except BaseException as error:  # a Rust panic is no Exception
             raise EncoderFailedError(_first_line(error)) from None
@@ -149,8 +151,11 @@ class GigatokenEncoder:
             self._build()
         self._fed += sum(map(len, texts))
         try:
-            layout = self._tokenizer.encode_batch(texts, parallel=False).layout
-        except KeyboardInterrupt:
+            encoded = self._tokenizer.encode_batch(texts, parallel=False)
+            if isinstance(encoded, list):  # it has swallowed Ctrl-C while it made an array
+                raise KeyboardInterrupt
+            layout = encoded.layout
+        except (KeyboardInterrupt, SystemExit):  # Ctrl-C, SIGTERM
             raise
         except BaseException as error:
             raise EncoderFailedError(_first_line(error)) from None

@@ -135,7 +135,7 @@ class _Pool:
             if self.closing:
                 raise CountError("interrupted")
             process = subprocess.Popen(
-                [sys.executable, "-m", "vocabfreq.worker"],
+                [sys.executable, "-m", "vocabfreq.worker", str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={**_WORKER_ENV, "RAYON_NUM_THREADS": threads, **os.environ},

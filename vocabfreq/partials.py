@@ -2,8 +2,9 @@
 
 A partial file is a safetensors file: `ids` uint32 [N], the ids met, and `counts` [N]; the same of
 the held-out documents as `heldout_ids` and `heldout` [M]; counts are uint32 where they fit, else
-int64; and one metadata key with the rest as JSON and a hash over all of it, so that a damaged
-file is noticed and counted again.
+int64; and one metadata key with the rest as JSON: the fingerprint that the file is called by, the
+shard's name, what was read and skipped, and a hash over all of it. A damaged file, or one under
+another's name, is noticed and counted again.
 """
 
 import hashlib
@@ -26,6 +27,8 @@ _TENSORS = ("ids", "counts", "heldout_ids", "heldout")
 
 
 class _Meta(msgspec.Struct):
+    key: str
+    shard: str
     rows: int
     documents: int
     heldout_documents: int
@@ -41,18 +44,27 @@ class _Meta(msgspec.Struct):
     sha256: str = ""
 
 
+_COUNTED = _Meta.__struct_fields__[3:-1]  # those that a ShardCount has under the same name
+
+
 def partial_path(work_dir: Path, key: str) -> Path:
     """Where the shard with this fingerprint leaves its counts."""
     return work_dir / f"{key}{SUFFIX}"
 
 
-def save_partial(path: Path, count: ShardCount) -> None:
-    """Writes a partial file, whole or not at all."""
+def save_partial(path: Path, count: ShardCount, shard: str) -> None:
+    """Writes a partial file, whole or not at all.
+
+    Args:
+        path: from `partial_path`; its fingerprint goes into the file too.
+        count: what the shard holds.
+        shard: the shard's name, for people.
+    """
     tensors = {
         **_sparse(count.counts, "ids", "counts"),
         **_sparse(count.heldout, "heldout_ids", "heldout"),
     }
-    meta = _meta(count)
+    meta = _meta(_key(path), shard, count)
     meta.sha256 = _hash(meta, tensors)
     data = save(tensors, metadata={_KEY: msgspec.json.encode(meta).decode()})
     write_atomically(path, data)
@@ -65,10 +77,14 @@ def _sparse(full: Counts, ids_name: str, counts_name: str) -> dict[str, npt.NDAr
     return {ids_name: ids.astype(np.uint32), counts_name: counts.astype("u4" if small else "i8")}
 
 
-def _meta(count: ShardCount) -> _Meta:
-    fields = {name: getattr(count, name) for name in _Meta.__struct_fields__[1:-1]}
+def _key(path: Path) -> str:
+    return path.name.removesuffix(SUFFIX)
+
+
+def _meta(key: str, shard: str, count: ShardCount) -> _Meta:
+    fields = {name: getattr(count, name) for name in _COUNTED}
     fields["digest"] = f"{count.digest:064x}"
-    return _Meta(rows=len(count.counts), **fields)
+    return _Meta(key, shard, len(count.counts), **fields)
 
 
 def _hash(meta: _Meta, tensors: dict[str, npt.NDArray[Any]]) -> str:
@@ -79,8 +95,8 @@ def _hash(meta: _Meta, tensors: dict[str, npt.NDArray[Any]]) -> str:
 
 
 def load_partial(path: Path) -> ShardCount | None:
-    """Reads a partial file; None when there is none, or it is not whole."""
-    if not path.exists():
+    """Reads a partial file; None when there is none, it is not whole, or it is another shard's."""
+    if not path.is_file():
         return None
     try:
         with safe_open(str(path), "numpy") as file:
@@ -88,13 +104,14 @@ def load_partial(path: Path) -> ShardCount | None:
             tensors = {name: file.get_tensor(name) for name in _TENSORS}
     except (SafetensorError, msgspec.DecodeError, KeyError, OSError, ValueError):
         return None
-    return _restore(meta, tensors) if _hash(meta, tensors) == meta.sha256 else None
+    whole = meta.key == _key(path) and meta.sha256 == _hash(meta, tensors)
+    return _restore(meta, tensors) if whole else None
 
 
 def _restore(meta: _Meta, tensors: dict[str, npt.NDArray[Any]]) -> ShardCount:
     counts, heldout = np.zeros(meta.rows, np.int64), np.zeros(meta.rows, np.int64)
     counts[tensors["ids"]] = tensors["counts"]
     heldout[tensors["heldout_ids"]] = tensors["heldout"]
-    fields = {name: getattr(meta, name) for name in _Meta.__struct_fields__[1:-1]}
+    fields = {name: getattr(meta, name) for name in _COUNTED}
     fields["digest"] = int(meta.digest, 16)
     return ShardCount(counts, heldout, **fields)

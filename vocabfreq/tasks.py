@@ -79,7 +79,11 @@ def run_task(counter: ShardCounter, task: Task) -> Done:
 
 def _save(task: Task, count: ShardCount) -> None:
     try:
-        save_partial(task.path, count)
+        save_partial(task.path, count, task.shard.name)
+    except IsADirectoryError:
+        raise WorkDirError(
+            f"{task.path} is a folder", expected="a partial file", hint="remove or rename it"
+        ) from None
     except OSError as error:
         raise WorkDirError(
             f"cannot write into {task.path.parent}: {error.strerror}",

@@ -9,8 +9,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from vocabfreq.atomic import write_atomically
-from vocabfreq.errors import RefusedError
+from vocabfreq.atomic import remove_leftovers, write_atomically
+from vocabfreq.errors import RefusedError, WorkDirError
 from vocabfreq.partials import SUFFIX, partial_path
 from vocabfreq.planning import Plan
 
@@ -30,26 +30,66 @@ def work_dir_of(plan: Plan) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="vocabfreq-") as folder:
             yield Path(folder)
         return
-    given.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(given / LOCK, timeout=0)
     try:
-        lock.acquire()
+        lock = _locked(given)
     except Timeout:
         raise RefusedError(
             f"another build is writing into {given}",
             hint="wait for it, or name another --output or --work-dir",
         ) from None
-    with lock:
+    except OSError as error:
+        raise _unwritable(given, error) from None
+    try:
+        _remove_temporary(given)
         yield given
+    finally:
+        lock.release()
+
+
+def _locked(work_dir: Path) -> FileLock:
+    """Makes and locks it, also when a build that ends is just removing it."""
+    for _ in range(20):
+        work_dir.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(work_dir / LOCK, timeout=0)
+        with contextlib.suppress(FileNotFoundError):
+            lock.acquire()
+            if (work_dir / LOCK).exists():
+                return lock
+            lock.release()
+    raise Timeout(str(work_dir / LOCK))
+
+
+def _unwritable(work_dir: Path, error: OSError) -> WorkDirError:
+    return WorkDirError(
+        f"cannot write into {work_dir}: {error.strerror}",
+        hint="make room, or name another --work-dir, and run it again",
+    )
+
+
+def _remove_temporary(work_dir: Path) -> None:
+    for name in (f"*{SUFFIX}", MANIFEST):
+        remove_leftovers(work_dir, name)
 
 
 def remove_work_dir(work_dir: Path) -> None:
-    """Removes what builds left there, and the folder if nothing else is in it."""
-    for path in [*work_dir.glob(f"*{SUFFIX}"), work_dir / MANIFEST, work_dir / LOCK]:
+    """Removes what builds left there, and the folder if nothing else is in it.
+
+    Nothing is removed while another build is writing there.
+    """
+    lock = FileLock(work_dir / LOCK, timeout=0)
+    try:
+        lock.acquire()
+    except (Timeout, OSError):
+        return
+    try:
+        _remove_temporary(work_dir)
+        for path in [*work_dir.glob(f"*{SUFFIX}"), work_dir / MANIFEST, work_dir / LOCK]:
+            with contextlib.suppress(OSError):
+                path.unlink()
         with contextlib.suppress(OSError):
-            path.unlink()
-    with contextlib.suppress(OSError):
-        work_dir.rmdir()
+            work_dir.rmdir()
+    finally:
+        lock.release()
 
 
 def write_manifest(plan: Plan, work_dir: Path) -> list[str]:
@@ -61,7 +101,10 @@ def write_manifest(plan: Plan, work_dir: Path) -> list[str]:
     path = work_dir / MANIFEST
     manifest = _manifest(plan)
     changes = _changes(_read(path), manifest) if _has_others(plan, work_dir) else []
-    write_atomically(path, json.dumps(manifest, sort_keys=True, indent=1).encode())
+    try:
+        write_atomically(path, json.dumps(manifest, sort_keys=True, indent=1).encode())
+    except OSError as error:
+        raise _unwritable(work_dir, error) from None
     return changes
 
 

@@ -2,9 +2,11 @@
 
 It is started as `python -m vocabfreq.worker`, never forked, and needs no guard around the main
 module of whoever calls `count`. Requests come in on standard input and answers leave on standard
-output, pickled, between a parent and its own child only. When the parent goes away, so does it.
+output, pickled, between a parent and its own child only. When the parent goes away, so does it,
+at once, however busy it is: on Linux the kernel sees to that, elsewhere a thread that listens.
 """
 
+import ctypes
 import os
 import pickle
 import signal
@@ -12,11 +14,15 @@ import sys
 import threading
 from collections.abc import Iterator
 from queue import SimpleQueue
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from vocabfreq.errors import VocabfreqError
-from vocabfreq.shardcounter import ShardCounter
-from vocabfreq.tasks import Done, Remark, Task, first_remark, run_task
+
+if TYPE_CHECKING:  # what counts is imported late, so that a worker that starts can be ended too
+    from vocabfreq.shardcounter import ShardCounter
+    from vocabfreq.tasks import Done, Remark, Task
+
+_PR_SET_PDEATHSIG = 1
 
 
 def send(stream: IO[bytes], message: Any) -> None:
@@ -26,8 +32,11 @@ def send(stream: IO[bytes], message: Any) -> None:
 
 
 def main() -> None:
-    """Serves the parent until it closes the pipe."""
+    """Serves the parent, whose process id is the argument, until it closes the pipe."""
+    _die_with(int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    from vocabfreq.shardcounter import ShardCounter
+
     requests = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints must not get between the messages
@@ -39,6 +48,14 @@ def main() -> None:
             send(answers, answer)
 
 
+def _die_with(parent: int) -> None:
+    """Asks for SIGKILL when the parent's thread that started this process ends (man 2 prctl)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:  # it ended before
+            os._exit(0)
+
+
 def _listen(requests: IO[bytes], tasks: "SimpleQueue[Task]") -> None:
     """Hands tasks on; ends the process the moment the parent is gone."""
     while True:
@@ -48,7 +65,9 @@ def _listen(requests: IO[bytes], tasks: "SimpleQueue[Task]") -> None:
             os._exit(0)
 
 
-def _answers(counter: ShardCounter, task: Task) -> Iterator[Done | Remark | VocabfreqError]:
+def _answers(counter: "ShardCounter", task: "Task") -> Iterator["Done | Remark | VocabfreqError"]:
+    from vocabfreq.tasks import first_remark, run_task
+
     try:
         if remark := first_remark(counter, task):
             yield remark

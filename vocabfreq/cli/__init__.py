@@ -2,7 +2,9 @@
 
 import os
 import shlex
+import signal
 import sys
+from types import FrameType
 
 import typer
 
@@ -56,6 +58,7 @@ def main() -> None:
     from vocabfreq.errors import VocabfreqError
 
     os.environ.setdefault("DATASETS_VERBOSITY", "error")  # our errors say what went wrong
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         app()
     except VocabfreqError as error:
@@ -71,6 +74,11 @@ def main() -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    """Ends like Ctrl-C: workers are ended, temporary files removed, what is counted is kept."""
+    sys.exit(128 + number)
 
 
 def command_line() -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vocabfreq.atomic import remove_leftovers_of
 from vocabfreq.cli import render
 from vocabfreq.counting import run_plan
 from vocabfreq.errors import CountError, OverwriteError
@@ -187,7 +188,7 @@ class Outcome:
 
 
 def run_build(plan: Plan, output: Path, *, force: bool, keep: bool, quiet: bool) -> Outcome:
-    """Counts and writes the file; Ctrl-C keeps what is done and says how to go on.
+    """Counts and writes the file; Ctrl-C and SIGTERM keep what is done and say how to go on.
 
     Raises:
         OverwriteError: something else is in the way of the output.
@@ -196,7 +197,7 @@ def run_build(plan: Plan, output: Path, *, force: bool, keep: bool, quiet: bool)
     started = time.monotonic()
     with listening(plan, quiet) as heard:
         report = run_plan(plan, progress=heard)
-    outcome = save_report(report, output, started)
+        outcome = save_report(report, output, started)
     if report.resumed:
         render.note(f"{report.resumed} of {report.shards} shards were counted before", quiet=quiet)
     if not keep and plan.options.work_dir:
@@ -206,11 +207,11 @@ def run_build(plan: Plan, output: Path, *, force: bool, keep: bool, quiet: bool)
 
 @contextmanager
 def listening(plan: Plan, quiet: bool) -> Iterator["Listener"]:
-    """Shows progress while shards are counted; Ctrl-C says what is kept and how to go on."""
+    """Shows progress while shards are counted; when stopped, says what is kept and how to go on."""
     try:
         with _progress(plan, quiet) as bar:
             yield Listener(bar, quiet)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):
         _say_how_to_go_on(plan)
         raise
 
@@ -224,11 +225,20 @@ def save_report(report: Report, output: Path, started: float | None = None) -> O
         started: `time.monotonic` when counting began, None when that was another process.
 
     Raises:
-        CountError: nothing was counted, and a file is there already.
+        CountError: nothing was counted, and a file is there already; or it cannot be written.
     """
     if output.exists() and not any(source.tokens for source in report.table.sources):
         raise CountError(f"not one token was counted; {output} is left as it was")
-    report.table.save(output)
+    seconds = None if started is None else time.monotonic() - started
+    # What a killed build left half written; whatever writes there now is younger.
+    remove_leftovers_of(output, older_than=time.time() - (seconds or 3600))
+    try:
+        report.table.save(output)
+    except OSError as error:
+        raise CountError(
+            f"cannot write {output}: {error.strerror}",
+            hint="what is counted is kept: make room, and run the same command again",
+        ) from None
     return Outcome(report, output, time.monotonic() - started if started is not None else None)
 
 

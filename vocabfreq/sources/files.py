@@ -3,6 +3,8 @@
 import glob
 import hashlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -80,6 +82,19 @@ def open_remote(path: str) -> IO[bytes]:
     return opened  # type: ignore[no-any-return]
 
 
+@contextmanager
+def named_errors(path: str) -> Iterator[None]:
+    """Says which file it was that the system could not read; a failed `read` does not.
+
+    Raises:
+        SourceError: it cannot be read.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise SourceError(f"cannot read {path!r}: {error.strerror or error}") from None
+
+
 def format_of(path: str) -> tuple[Format, str | None]:
     """Format and compression by the name of a file.
 
@@ -118,8 +133,9 @@ def local_files(spec: str) -> list[InputFile]:
 def local_file(path: str) -> InputFile:
     """Looks at one local file."""
     found, compression = format_of(path)
-    stat = os.stat(path)
-    stamp = f"{_stamp(stat)}{_sampled_hash(path, stat.st_size)}"
+    with named_errors(path):
+        stat = os.stat(path)
+        stamp = f"{_stamp(stat)}{_sampled_hash(path, stat.st_size)}"
     return InputFile(path, found, compression, stat.st_size, stamp)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from vocabfreq.sources.blocks import BLOCK, BOM, TruncatedError, decompressed
-from vocabfreq.sources.files import InputFile
+from vocabfreq.sources.files import InputFile, named_errors
 from vocabfreq.sources.readers import MAX_JSON, json_rows
 from vocabfreq.sources.rows import BadRowError, load_line
 
@@ -28,7 +28,7 @@ def first_rows(file: InputFile) -> list[dict[str, Any]]:
 def head(file: InputFile) -> bytes:
     """The start of a file without a BOM: whole lines, or all of it when it is one JSON document."""
     parts = [b""]
-    with file.open() as raw:
+    with named_errors(file.path), file.open() as raw:
         read = decompressed(raw, file.compression)
         try:
             while _wants_more(parts, file) and (part := read(BLOCK)):
