@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP_ENV := PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1
 TESTS ?= tests
 # CUDA builds of torch bring Triton; with the CPU build it interprets and compiles kernels in tests.
-DEV := hypothesis pytest transformers 'triton; sys_platform == "linux"'
+DEV := hypothesis pytest ray transformers 'triton; sys_platform == "linux"'
 
 .PHONY: demo test check lint wheel-test vllm-test clean
 

@@ -5,14 +5,18 @@
 >>> table.save("vocab_freq.safetensors")
 """
 
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
+from vocabfreq.atomic import remove_leftovers
 from vocabfreq.engines import Outcome, default_workers, run_here, run_in_workers
 from vocabfreq.errors import CountError, IdRangeError, SourceError, VocabfreqError, WorkDirError
 from vocabfreq.frequencies import FrequencyTable
 from vocabfreq.gathering import Report, merge_partials
-from vocabfreq.partials import load_partial, partial_path
+from vocabfreq.partials import SUFFIX, load_partial, partial_path
 from vocabfreq.planning import CountOptions, Plan, make_plan
 from vocabfreq.sources.files import STDIN
 from vocabfreq.sources.plan import Source
@@ -20,6 +24,7 @@ from vocabfreq.tasks import Done, Remark, Task
 from vocabfreq.tokenizer import TokenizerInfo, load_tokenizer
 from vocabfreq.workdir import work_dir_of, write_manifest
 
+A_DAY = 86_400  # others may be writing temporary files into the same folder now
 Progress = Callable[[Done | Remark], None]
 
 
@@ -57,8 +62,9 @@ def run_plan(plan: Plan, *, progress: Progress | None = None) -> Report:
             for change in changes:
                 progress(Remark(f"earlier partial files are of no use: {change}"))
         missing = missing_tasks(plan, work_dir)
-        _run(missing, plan, progress)
-        report = merge_partials(plan, work_dir)
+        with _cluster(plan) as ray:
+            _run(missing, plan, progress, ray)
+            report = _merged(plan, work_dir, ray)
     report.changes = changes
     report.resumed = len(set(plan.keys)) - len(missing)
     return report
@@ -84,6 +90,7 @@ def count_part(plan: Plan, index: int, number: int, *, progress: Progress | None
     work_dir = plan.options.work_dir
     assert work_dir is not None
     work_dir.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(work_dir, f"*{SUFFIX}", older_than=time.time() - A_DAY)
     ours = set(list(dict.fromkeys(plan.keys))[index::number])
     tasks = missing_tasks(plan, work_dir, ours)
     _run(tasks, plan, progress)
@@ -100,9 +107,26 @@ def missing_tasks(plan: Plan, work_dir: Path, of: Collection[str] | None = None)
     return sorted(tasks, key=lambda task: -task.shard.size)
 
 
-def _run(tasks: list[Task], plan: Plan, progress: Progress | None) -> None:
+def _cluster(plan: Plan) -> AbstractContextManager[Any]:
+    """Ray, if that is asked for, else None."""
+    if plan.options.engine != "ray":
+        return nullcontext()
+    from vocabfreq.rayengine import ray_session
+
+    return ray_session(plan.options.address, plan.options.workers)
+
+
+def _merged(plan: Plan, work_dir: Path, ray: Any) -> Report:
+    if ray is None:
+        return merge_partials(plan, work_dir)
+    from vocabfreq.rayreduce import merge_on_ray
+
+    return merge_on_ray(ray, plan, work_dir)
+
+
+def _run(tasks: list[Task], plan: Plan, progress: Progress | None, ray: Any = None) -> None:
     failures = []
-    for task, outcome in _outcomes(tasks, plan):
+    for task, outcome in _outcomes(tasks, plan, ray):
         if isinstance(outcome, IdRangeError | WorkDirError):
             raise outcome
         if isinstance(outcome, VocabfreqError):
@@ -113,14 +137,19 @@ def _run(tasks: list[Task], plan: Plan, progress: Progress | None) -> None:
         raise _failed(failures, len(plan.shards))
 
 
-def _outcomes(tasks: list[Task], plan: Plan) -> Iterator[Outcome]:
+def _outcomes(tasks: list[Task], plan: Plan, ray: Any) -> Iterator[Outcome]:
     """Standard input cannot go to another process; everything else does, if asked."""
     workers = default_workers() if plan.options.workers is None else plan.options.workers
+    workers = workers if ray is None else 1
     stays = [workers == 0 or task.shard.pieces[0].file.path == STDIN for task in tasks]
     here = [task for task, stay in zip(tasks, stays, strict=True) if stay]
     there = [task for task, stay in zip(tasks, stays, strict=True) if not stay]
     yield from run_here(here, plan.job)
-    if there:
+    if there and ray is not None:
+        from vocabfreq.rayengine import run_on_ray
+
+        yield from run_on_ray(ray, there, plan.job)
+    elif there:
         yield from run_in_workers(there, plan.job, workers)
 
 

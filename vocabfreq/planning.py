@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from vocabfreq.encoding import EncoderName
 from vocabfreq.errors import SourceError
@@ -14,7 +14,8 @@ from vocabfreq.sources.files import STDIN
 from vocabfreq.sources.plan import Shard, Source, parse_source, plan_source
 from vocabfreq.tokenizer import TokenizerInfo
 
-PARTIAL_FORMAT = 1  # raise it when the same shard would count to something else
+PARTIAL_FORMAT = 2  # raise it when a shard would count to something else, or be kept otherwise
+EngineName = Literal["local", "ray"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class CountOptions:
         workers: processes; None for one a core, 0 for this process.
         weights: source name → weight, None to rank by raw counts.
         work_dir: where partial files go; None for a temporary folder (nothing to resume).
+        engine: `local`, worker processes of this machine, or `ray`.
+        address: of the Ray cluster, None for one on this machine.
     """
 
     holdout: int = 50
@@ -34,6 +37,8 @@ class CountOptions:
     workers: int | None = None
     weights: Mapping[str, float] | None = None
     work_dir: Path | None = None
+    engine: EngineName = "local"
+    address: str | None = None
 
     def __post_init__(self) -> None:
         """Refuses what makes no sense.
@@ -43,6 +48,9 @@ class CountOptions:
         """
         _refuse(not _whole(self.holdout, 0) or self.holdout == 1, "holdout", self.holdout, _HOLDOUT)
         _refuse(self.encoder not in get_args(EncoderName), "encoder", self.encoder, _ENCODERS)
+        _refuse(self.engine not in get_args(EngineName), "engine", self.engine, "local or ray")
+        idle = self.address is not None and self.engine != "ray"
+        _refuse(idle, "address", self.address, "None, unless the engine is ray")
         wrong = self.workers is not None and not _whole(self.workers, 0)
         _refuse(wrong, "workers", self.workers, "a whole number from 0, or None")
         weights = self.weights or {}

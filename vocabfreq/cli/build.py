@@ -8,9 +8,12 @@ import typer
 from vocabfreq.cli.counted import (
     COUNT,
     OUTPUT,
+    AddressOption,
     ColumnOption,
     EncoderChoice,
     EncoderOption,
+    EngineChoice,
+    EngineOption,
     HoldoutOption,
     MaxDocumentsOption,
     ModelConfigOption,
@@ -51,6 +54,8 @@ def build(
     ] = 1000,
     encoder: EncoderOption = EncoderChoice.auto,
     workers: WorkersOption = None,
+    engine: EngineOption = EngineChoice.local,
+    address: AddressOption = None,
     work_dir: Annotated[
         Path | None,
         typer.Option(
@@ -95,6 +100,8 @@ def build(
         holdout=holdout,
         encoder=encoder.value,
         workers=workers,
+        engine=engine.value,
+        address=address,
         weights=asked_weights(weight),
         work_dir=work_dir or Path(f"{output}.parts"),
     )

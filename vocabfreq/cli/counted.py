@@ -19,6 +19,13 @@ class RolesChoice(StrEnum):
     all = "all"
 
 
+class EngineChoice(StrEnum):
+    """Where shards run."""
+
+    local = "local"
+    ray = "ray"
+
+
 class EncoderChoice(StrEnum):
     """Which engine encodes."""
 
@@ -113,6 +120,18 @@ WorkersOption = Annotated[
     typer.Option(
         min=0,
         help="Worker processes; 0 counts in this process. Default: one a core.",
+        rich_help_panel=COUNT,
+    ),
+]
+EngineOption = Annotated[
+    EngineChoice,
+    typer.Option(help="Worker processes, or tasks of a Ray cluster.", rich_help_panel=COUNT),
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDR",
+        help="Of a Ray cluster (auto, HOST:6379). Default: one on this machine.",
         rich_help_panel=COUNT,
     ),
 ]
