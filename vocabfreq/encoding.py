@@ -134,7 +134,7 @@ class GigatokenEncoder:
 
     def _build(self) -> None:
         try:
-            # gigatoken imports awkward in its first call, and hands out lists when that is cut short.
+            # gigatoken imports it in its first call, and hands out lists when that is cut short.
             import awkward  # noqa: F401
             import gigatoken
 
