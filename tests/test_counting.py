@@ -1,10 +1,12 @@
 """Counting: independence of order and cut, held-out documents, resuming, workers that die."""
 
 import gzip
+import io
 import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from vocabfreq.heldout import held_out
 from vocabfreq.planning import make_plan
 from vocabfreq.sources import blocks, plan
 from vocabfreq.sources.blocks import record_blocks
+from vocabfreq.sources.files import InputFile
 
 TEXTS = [f"abc {'the ' * (n % 5)}{n} hello é 😀 {n * 7919}" for n in range(500)]
 
@@ -302,6 +305,24 @@ def test_F12_another_option(
     found = report(tok, str(corpus), options=CountOptions(workers=0, work_dir=work, **changed))
     assert found.resumed == 0
     assert any(word in change for change in found.changes)
+
+
+def test_F11_no_other_thread_reads_parquet(
+    tok: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread of Arrow that gives a buffer back while Python ends aborts the process."""
+    readers = set()
+
+    class Watched(io.FileIO):
+        def read(self, size: int | None = -1) -> bytes:
+            readers.add(threading.get_ident())
+            return super().read(-1 if size is None else size)
+
+    pq.write_table(pa.table({"text": TEXTS}), tmp_path / "x.parquet", row_group_size=70)
+    monkeypatch.setattr(InputFile, "open", lambda file: Watched(file.path))
+    found = report(tok, str(tmp_path / "x.parquet"), options=CountOptions(workers=0))
+    assert (total(found.table) == truth(tok, TEXTS)).all()
+    assert readers == {threading.get_ident()}
 
 
 def test_a_shard_that_cannot_be_read_is_named_and_the_others_kept(

@@ -66,7 +66,8 @@ def _parquet_batches(piece: Piece, columns: list[str] | None) -> Iterator[pa.Rec
 
 def _parquet(raw: Any, file: InputFile) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(raw)
+        # Buffering ahead would read with threads, which no exit waits for: they abort the process.
+        return pq.ParquetFile(raw, pre_buffer=False)
     except (pa.ArrowInvalid, OSError) as error:  # a broken footer is an OSError
         raise SourceError(
             f"{file.name} is not a readable parquet file: {first_line(error)}"
