@@ -119,8 +119,8 @@ def _batch(
     column = batch.column(layout.column)
     has_mask = layout.kind == "ids" and MASK_COLUMN in batch.schema.names
     mask = batch.column(MASK_COLUMN) if has_mask else None
-    if layout.kind == "ids" and _is_plain_ids(column, mask):
-        yield _ids(column, mask, tally.lines)
+    if plain := _plain(column, mask, layout, tally.lines):
+        yield plain
         return
     builder = BatchBuilder(layout, tally, piece.file.name, "row")
     masks = mask.to_pylist() if mask is not None else None
@@ -128,6 +128,24 @@ def _batch(
         row = {layout.column: value, MASK_COLUMN: masks[index] if masks else None}
         builder.add(lambda row=row: _checked(row, layout.column), tally.lines + index + 1)  # type: ignore[misc]
     yield from builder.build()
+
+
+def _plain(
+    column: pa.Array, mask: pa.Array | None, layout: Layout, before: int
+) -> Batch | IdBatch | None:
+    """All rows at once, None when one has to be looked at closely."""
+    if layout.kind == "ids" and _is_plain_ids(column, mask):
+        return _ids(column, mask, before)
+    if layout.kind != "text" or column.null_count or not _is_string(column.type):
+        return None
+    try:
+        return Batch(column.to_pylist())
+    except UnicodeDecodeError:
+        return None
+
+
+def _is_string(of: pa.DataType) -> bool:
+    return bool(pa.types.is_string(of) or pa.types.is_large_string(of))
 
 
 def _checked(row: dict[Any, Any], column: str) -> dict[Any, Any]:
