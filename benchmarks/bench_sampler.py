@@ -58,7 +58,10 @@ def rows(result: Result) -> list[Row]:
 def has_budgets(setup: Setup, cell: Cell) -> bool:
     """Whether DESIGN.md says what is wanted of this shape."""
     shape = setup.vocab_size, cell.size, setup.hidden_size, setup.dtype
-    return shape == (128_256, 32_768, HIDDEN[setup.device], "bf16") and cell.batch_size <= MOST_ROWS
+    return (
+        shape == (128_256, 32_768, HIDDEN[setup.device], "bfloat16")
+        and cell.batch_size <= MOST_ROWS
+    )
 
 
 def wanted_ratio(setup: Setup, cell: Cell, one: Timing) -> float | None:
@@ -141,7 +144,7 @@ def main() -> None:
     parser.add_argument("--vocab-size", type=int, default=128_256)
     parser.add_argument("--sizes", type=numbers)
     parser.add_argument("--batch-sizes", type=numbers, default=(1, 8, 64))
-    parser.add_argument("--dtype", default="bf16")
+    parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--runs", type=int)
     parser.add_argument("--json", type=Path, help="also write everything here")
     given = vars(parser.parse_args())

@@ -24,7 +24,7 @@ from vocabfreq.runtime.pruning import prune_lm_head
 from vocabfreq.runtime.sampler import GreedySampler
 from vocabfreq.vocab import DraftVocab
 
-TINY = Setup(24, 90, (20, 90), (1, 3), "bf16", "cpu", 3, 1)
+TINY = Setup(24, 90, (20, 90), (1, 3), "bfloat16", "cpu", 3, 1)
 OTHERS = {
     "full head, argmax",
     "scatter to V, argmax",
@@ -58,7 +58,7 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     assert not read
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
 def test_every_contender_is_timed_at_every_shape(dtype: str) -> None:
     result = benching.run(replace(TINY, dtype=dtype))
     assert [(cell.size, cell.batch_size) for cell in result.cells] == [
@@ -185,7 +185,7 @@ def test_a_contender_that_cannot_be_compiled_is_left_out(
         ({"batch_sizes": (1, 0)}, "batch_sizes 0; expected whole numbers from 1"),
         ({"hidden_size": 2.5}, "hidden_size 2.5"),
         ({"runs": True}, "runs True"),
-        ({"dtype": "int8"}, "dtype 'int8'; expected bf16, fp16, fp32"),
+        ({"dtype": "int8"}, "dtype 'int8'; expected bfloat16, float16, float32"),
         ({"device": "tpu"}, "device 'tpu'; expected cpu, cuda or auto"),
     ],
 )
@@ -251,15 +251,15 @@ def test_the_command_prints_a_table(bench: Callable[..., Told]) -> None:
     told = bench("--batch-sizes", "1, 3", "-q")
     assert (told.code, told.err) == (0, "")
     assert f"torch {torch.__version__}" in told.out and "threads: " in told.out
-    assert "H = 24, V = 90, bf16" in told.out and "ours, torch" in told.out
+    assert "H = 24, V = 90, bfloat16" in told.out and "ours, torch" in told.out
     assert "Figures of a GPU are missing, and none is estimated" in told.out
 
 
 def test_the_command_prints_json_and_progress(bench: Callable[..., Told]) -> None:
-    told = bench("--sizes", "20,30", "--dtype", "fp32", "--json")
+    told = bench("--sizes", "20,30", "--dtype", "float32", "--json")
     assert told.code == 0 and "checking ids" in told.err
     held = json.loads(told.out)
-    assert held["setup"]["sizes"] == [20, 30] and held["setup"]["dtype"] == "fp32"
+    assert held["setup"]["sizes"] == [20, 30] and held["setup"]["dtype"] == "float32"
     assert set(held["machine"]) == {"device", "torch", "triton", "threads", "python"}
     assert len(held["cells"]) == 4 and held["cells"][0]["timings"][0]["median_us"] > 0
 

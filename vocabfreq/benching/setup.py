@@ -7,7 +7,11 @@ import torch
 
 from vocabfreq.errors import HeadError
 
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+DTYPES = {
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "float32": torch.float32,
+}
 DEVICES = "cpu", "cuda"
 ROWS = 128_256  # V of Llama 3
 KEPT = 32_768  # K, where V is larger
@@ -27,7 +31,7 @@ class Setup:
         vocab_size: V.
         sizes: each K.
         batch_sizes: each B.
-        dtype: `bf16`, `fp16` or `fp32`.
+        dtype: `bfloat16`, `float16` or `float32`.
         device: `cpu` or `cuda`.
         runs: turns that count.
         warmups: turns before them.
@@ -75,7 +79,7 @@ def usual(device: str = "auto", **given: Any) -> Setup:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     _check_device(device)
-    fields = {"vocab_size": ROWS, "dtype": "bf16", **DEFAULTS[device]}
+    fields = {"vocab_size": ROWS, "dtype": "bfloat16", **DEFAULTS[device]}
     fields |= {name: value for name, value in given.items() if value is not None}
     rows = fields["vocab_size"]
     fields.setdefault("sizes", (KEPT if rows > KEPT else max(rows // 4, 1),))

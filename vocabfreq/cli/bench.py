@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 class DtypeChoice(StrEnum):
     """Of head and hidden states."""
 
-    bf16 = "bf16"
-    fp16 = "fp16"
-    fp32 = "fp32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+    float32 = "float32"
 
 
 class DeviceChoice(StrEnum):
@@ -46,7 +46,7 @@ def bench(
         str | None,
         typer.Option(metavar="B,…", help="Default: 1,8,64 on a GPU, 1,8 on a CPU."),
     ] = None,
-    dtype: Annotated[DtypeChoice, typer.Option(help="Of head and hidden.")] = DtypeChoice.bf16,
+    dtype: Annotated[DtypeChoice, typer.Option(help="Of head and hidden.")] = DtypeChoice.bfloat16,
     device: Annotated[
         DeviceChoice, typer.Option(help="auto: a GPU where there is one.")
     ] = DeviceChoice.auto,
