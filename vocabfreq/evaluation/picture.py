@@ -66,6 +66,7 @@ def _label(axes: Any, what: str) -> None:
     axes.xaxis.set_major_formatter(lambda k, _: f"{k:,.0f}")
     axes.set_xlabel("K, draft rows kept (log scale; the full head last)")
     axes.set_ylabel(what)
+    axes.margins(y=0.1)
     axes.set_ylim(bottom=0)
     axes.grid(axis="y", color="0.9")
     axes.legend(frameon=False)
