@@ -354,7 +354,7 @@ def test_F11_two_builds_do_not_share_a_work_dir(tok: Path, corpus: Path, tmp_pat
 def test_a_file_that_changes_while_it_is_counted_is_noticed(tok: Path, corpus: Path) -> None:
     made = make_plan([str(corpus)], load_tokenizer(str(tok)), CountOptions(workers=0))
     corpus.write_bytes(corpus.read_bytes()[:1000])
-    with pytest.raises(SourceError, match="corpus.jsonl changed while it was counted"):
+    with pytest.raises(SourceError, match="corpus.jsonl is no longer what was planned"):
         run_plan(made)
 
 

@@ -87,7 +87,8 @@ def missing_shards(names: list[str], shards: int) -> CountError:
     named = ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
     return CountError(
         f"{len(names):,} of {shards:,} shards are not counted: {named}",
-        hint="count what is missing first: the same command again counts nothing twice",
+        hint="count them first: vocabfreq count --plan …, or the same build again; "
+        "nothing is counted twice",
     )
 
 

@@ -10,9 +10,9 @@ from faults.scene import Row, Scene
 WAYS = ("eio", "truncate", "overwrite", "replace", "kill")
 TOLD = {
     "eio": os.strerror(5),
-    "truncate": "changed while it was counted",
-    "overwrite": "changed while it was counted",
-    "replace": "changed while it was counted",
+    "truncate": "is no longer what was planned",
+    "overwrite": "is no longer what was planned",
+    "replace": "is no longer what was planned",
     "kill": "the worker that counted it was killed, twice",
 }
 

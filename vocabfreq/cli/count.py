@@ -70,5 +70,6 @@ def _slurm(what: str, otherwise: int | None) -> int:
     text = os.environ.get(name, "" if otherwise is None else str(otherwise))
     if not text.isdigit():
         option = {"ID": "--shard-index", "COUNT": "--num-shards"}.get(what, name)
-        raise typer.BadParameter(f"{name} is {text!r}; expected a number, or give {option}")
+        told = f"is {text!r}" if text else "is not set"
+        raise typer.BadParameter(f"{name} {told}; expected a number, or give {option}")
     return int(text)

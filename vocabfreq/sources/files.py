@@ -61,7 +61,10 @@ class InputFile:
         if self.path == STDIN or "://" in self.path:
             return
         if not self.stamp.startswith(_stamp(os.stat(self.path))):
-            raise SourceError(f"{self.name} changed while it was counted", hint="start again")
+            raise SourceError(
+                f"{self.name} is no longer what was planned: it has changed",
+                hint="run the same build again; a plan file has to be made anew first",
+            )
 
     def open(self) -> IO[bytes]:
         """Opens it for reading bytes."""
