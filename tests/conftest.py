@@ -1,6 +1,7 @@
 """Tokenizers of a few hundred tokens, made here, so that no test needs a network."""
 
 import json
+import signal
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from vocabfreq.tokenizer import byte_letters, load_tokenizer
 
 MERGES = [("Ġ", "t"), ("h", "e"), ("Ġt", "he"), ("a", "b"), ("ab", "c"), ("l", "l"), ("ll", "o")]
 SPECIAL = ["<|endoftext|>", "<|im_end|>"]
+# In the background of a shell SIGINT is ignored, which children would inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def tiny_tokenizer() -> Tokenizer:
