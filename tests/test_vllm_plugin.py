@@ -1,5 +1,6 @@
 """The vLLM plugin on drafters that are built as vLLM builds them; real ones are in tests/real."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -246,9 +247,79 @@ def test_what_is_asked_for_is_checked() -> None:
     assert asked_of({"other": 1}) is None
     asked = asked_of({"vocabfreq": {"vocab": "o/n", "coverage": 0.95}})
     assert asked is not None and asked.wish == {"coverage": 0.95}
+    assert asked_of({"vocabfreq": {"vocab": "o/n", "size": "25%"}}) == Asked("o/n", "25%")
     for wrong in ("o/n", {}, {"vocab": 3}, {"vocab": "o/n", "sizes": 3}):
         with pytest.raises(SelectionError, match="vocabfreq"):
             asked_of({"vocabfreq": wrong})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("size", True),
+        ("size", 0.25),
+        ("size", [8192]),
+        ("coverage", "0.95"),
+        ("coverage", True),
+        ("multiple_of", "128"),
+        ("allow_other_tokenizer", "false"),
+        ("allow_other_tokenizer", 1),
+    ],
+)
+def test_a_value_of_another_kind_is_refused(name: str, value: Any) -> None:
+    told = f"has {name} {re.escape(repr(value))}; expected .* as {name}"
+    with pytest.raises(SelectionError, match=told):
+        asked_of({"vocabfreq": {"vocab": "o/n", name: value}})
+
+
+@pytest.mark.parametrize("key", ["vocabfrq", "vocab_freq", "VocabFreq", "vocabfreqs"])
+def test_a_mistyped_key_is_no_silent_drafter_without_pruning(key: str) -> None:
+    with pytest.raises(SelectionError, match=f"has '{key}'; expected 'vocabfreq'"):
+        asked_of({key: {"vocab": "o/n"}})
+
+
+def said(caplog: pytest.LogCaptureFixture) -> str:
+    return "".join(one.getMessage() for one in caplog.records if one.name == "vllm.vocabfreq")
+
+
+def test_the_line_tells_a_shared_head_from_one_that_is_freed(
+    ids: Asked, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "vllm.vocabfreq")
+    shared = Head()
+    prune_drafter(proposer_of(Eagle1(shared)), ids, Eagle1(shared))
+    assert f"keeps 30 of {V} rows" in said(caplog)
+    assert "the target keeps the head that both had, so memory grows by 0.0 MB" in said(caplog)
+    caplog.clear()
+    own = Eagle3(DraftVocab.from_ids({*kept(), *range(0, V, 2)}, rows=V))
+    rows = own.lm_head.org_vocab_size
+    prune_drafter(proposer_of(own), ids, Eagle1(shared))
+    assert f"keeps 30 of {rows} rows" in said(caplog)  # of the drafter's, not of V
+    assert "MB of memory are freed" in said(caplog)
+
+
+def test_a_drafter_past_its_processor_is_told_and_not_asserted(ids: Asked) -> None:
+    class Past(Eagle1):
+        def compute_logits(self, hidden: Tensor) -> Tensor:
+            return hidden @ self.lm_head.weight.T
+
+    model: Any = Past(Head())
+    prune_drafter(proposer_of(model), ids)
+    with pytest.raises(RefusedError, match="did not call its logits processor"):
+        model.get_top_tokens(numbers(2, H))
+
+
+def test_a_proposer_that_cannot_be_told_is_refused_before_its_head_is_touched(ids: Asked) -> None:
+    proposer = proposer_of(Eagle1(Head()))
+    del proposer.use_local_argmax_reduction
+    with pytest.raises(RefusedError, match="has no use_local_argmax_reduction"):
+        prune_drafter(proposer, ids)
+    assert isinstance(proposer.model.lm_head, Head)
+
+
+def test_a_head_of_fewer_rows_names_id_and_row(ids: Asked) -> None:
+    with pytest.raises(SelectionError, match=r"id \d+ is row \d+ of the drafter's head"):
+        prune_drafter(proposer_of(Eagle1(Head(rows=40))), ids)
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 """What a user asks for in `additional_config["vocabfreq"]`, read and checked."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from typing import Any
 
 from vocabfreq.errors import SelectionError
@@ -39,18 +41,62 @@ def asked_of(additional_config: Any) -> Asked | None:
     """What is asked for, None when vocabfreq is not mentioned.
 
     Raises:
-        SelectionError: it is mentioned, but not as it should be.
+        SelectionError: it is mentioned, but not as it should be; a key that is nearly `KEY` counts.
     """
-    if not isinstance(additional_config, dict) or KEY not in additional_config:
+    if not isinstance(additional_config, dict):
+        return None
+    if KEY not in additional_config:
+        _check_similar(list(additional_config))
         return None
     told = additional_config[KEY]
-    names = [field.name for field in fields(Asked)]
     if not isinstance(told, dict) or not isinstance(told.get("vocab"), str):
         raise SelectionError(f"additional_config[{KEY!r}] {told!r}", expected=EXAMPLE)
+    names = [field.name for field in fields(Asked)]
     unknown = sorted(set(map(str, told)) - set(names))
     if unknown:
         raise SelectionError(
             f"additional_config[{KEY!r}] has {', '.join(unknown)}",
             expected=f"only {', '.join(names)}",
         )
+    _check_values(told)
     return Asked(**told)
+
+
+def _check_similar(names: list[Any]) -> None:
+    """A mistyped key would be a drafter that nobody prunes.
+
+    Raises:
+        SelectionError: one is nearly `KEY`.
+    """
+    similar = get_close_matches(KEY, [str(name).lower().replace("_", "") for name in names], 1, 0.8)
+    if similar:
+        raise SelectionError(
+            f"additional_config has {', '.join(map(repr, names))}",
+            expected=f"{KEY!r} for a pruned drafter",
+        )
+
+
+def _check_values(told: dict[str, Any]) -> None:
+    """JSON's types are what a user typed: "true" is a text.
+
+    Raises:
+        SelectionError: a value of another kind.
+    """
+    for name, (fits, expected) in VALUES.items():
+        value = told.get(name)
+        if value is not None and not fits(value):
+            raise SelectionError(
+                f"additional_config[{KEY!r}] has {name} {value!r}", expected=f"{expected} as {name}"
+            )
+
+
+def _number(value: Any, *kinds: type) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool)
+
+
+VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "size": (lambda value: _number(value, int, str), 'a number of ids, or a share such as "25%",'),
+    "coverage": (lambda value: _number(value, int, float), "a number such as 0.95"),
+    "multiple_of": (lambda value: _number(value, int), "a number of ids"),
+    "allow_other_tokenizer": (lambda value: isinstance(value, bool), "true or false"),
+}

@@ -5,7 +5,7 @@ changes. A head that only the drafter had is let go.
 """
 
 import logging
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,14 +22,23 @@ log = logging.getLogger("vllm.vocabfreq")  # vLLM shows what is logged below its
 PLAIN = ("UnquantizedEmbeddingMethod", "UnquantizedLinearMethod")
 
 
+class Before(NamedTuple):
+    """A drafter's head as it was: its rows, its bytes, whether it is the target's too."""
+
+    rows: int
+    bytes: int
+    shared: bool
+
+
 @torch.no_grad()
-def prune_drafter(proposer: Any, asked: Asked) -> None:
+def prune_drafter(proposer: Any, asked: Asked, target: Any = None) -> None:
     """Prunes the drafter of a proposer in place, and makes it draft by the pruned head.
 
     Args:
         proposer: what loaded the drafter: has `model`, `vllm_config`, and
             `use_local_argmax_reduction`.
         asked: which ids.
+        target: the target's model, which keeps a head that both have.
 
     Raises:
         RefusedError: a part of the drafter or its configuration that pruning cannot keep right.
@@ -39,22 +48,22 @@ def prune_drafter(proposer: Any, asked: Asked) -> None:
     """
     model, config = proposer.model, proposer.vllm_config
     vocab, remarks = kept_ids(asked, config.model_config)
+    _check_hooks(proposer)
     _check_logits(model)
     owners, processors = heads_of(model), processors_of(model)
     logits = _replacement(processors, vocab.rows, type(model).__name__)
     places = _places(model, vocab)
-    before = _replace_heads(owners, logits, vocab, places)
+    before = _before(getattr(*owners[0]), target)
+    _replace_heads(owners, logits, vocab, places)
     _forget_map(model)
     for owner in processors:
         owner.logits_processor = logits
     compute = model.compute_logits
     model.get_top_tokens = lambda *args, **kwargs: logits.top_tokens(compute, *args, **kwargs)
-    if not hasattr(proposer, "use_local_argmax_reduction"):
-        raise RefusedError(f"{type(proposer).__name__} has no use_local_argmax_reduction")
     proposer.use_local_argmax_reduction = True
     for remark in remarks:
         log.warning("vocabfreq: %s", remark)
-    _say(vocab, before, next(iter(owners)))
+    _say(vocab, before, getattr(*owners[0]))
 
 
 def heads_of(model: nn.Module) -> list[tuple[nn.Module, str]]:
@@ -87,6 +96,20 @@ def processors_of(model: nn.Module) -> list[Any]:
             f"{type(model).__name__} has no logits_processor", expected="EAGLE, EAGLE-3 or MTP"
         )
     return found
+
+
+def _check_hooks(proposer: Any) -> None:
+    """Greedy drafting goes through `get_top_tokens` where a proposer is told to.
+
+    Raises:
+        RefusedError: it cannot be told.
+    """
+    if not hasattr(proposer, "use_local_argmax_reduction"):
+        raise RefusedError(
+            f"{type(proposer).__name__} has no use_local_argmax_reduction",
+            expected="a vLLM that this vocabfreq knows: 0.32",
+            hint=f"take {KEY!r} out of additional_config, or another version of vocabfreq",
+        )
 
 
 def _check_logits(model: nn.Module) -> None:
@@ -150,8 +173,8 @@ def _replace_heads(
     logits: DraftLogits,
     vocab: DraftVocab,
     places: np.ndarray[Any, np.dtype[np.int64]],
-) -> int:
-    """Hangs pruned heads where heads were, one for each that is different; bytes of one before."""
+) -> None:
+    """Hangs pruned heads where heads were, one for each that is different."""
     made: dict[int, PrunedHead] = {}
     old = {id(getattr(owner, name)): getattr(owner, name) for owner, name in owners}
     for key, head in old.items():
@@ -161,8 +184,6 @@ def _replace_heads(
         replaced = made[id(getattr(owner, name))]
         delattr(owner, name)
         setattr(owner, name, replaced)
-    first = next(iter(old.values()))
-    return int(first.weight.nbytes)
 
 
 def _pruned(
@@ -187,9 +208,13 @@ def _pruned(
             expected="a head that is not quantised",
             hint="take a drafter or a target whose lm_head is not quantised",
         )
-    count = getattr(head, "org_vocab_size", head.weight.shape[0])
-    if int(places.max()) >= min(count, head.weight.shape[0]):
-        raise SelectionError(f"id {places.max()}", expected=f"below {count}, the rows of the head")
+    if int(places.max()) >= _rows(head):
+        worst = int(places.argmax())
+        raise SelectionError(
+            f"id {vocab.target_ids[worst]:,} is row {places[worst]:,} of the drafter's head",
+            expected=f"below {_rows(head):,}, the rows that it has",
+            hint="take ids that were counted for this target, or another drafter",
+        )
     rows = torch.from_numpy(places.copy()).to(head.weight.device)
     bias: Tensor | None = getattr(head, "bias", None)
     return PrunedHead(
@@ -206,17 +231,35 @@ def _forget_map(model: Any) -> None:
         model.draft_id_to_target_id = None
 
 
-def _say(vocab: DraftVocab, before: int, owner: tuple[nn.Module, str]) -> None:
-    head: Any = getattr(*owner)
+def _rows(head: Any) -> int:
+    """Rows of a head without vLLM's padding."""
+    return min(getattr(head, "org_vocab_size", len(head.weight)), len(head.weight))
+
+
+def _before(head: Any, target: Any) -> Before:
+    """A target has it where its weight is among the target's, tied embeddings included."""
+    theirs = target.parameters() if isinstance(target, nn.Module) else ()
+    shared = any(weight is head.weight for weight in theirs)
+    return Before(_rows(head), head.weight.nbytes, shared)
+
+
+def _say(vocab: DraftVocab, before: Before, head: PrunedHead) -> None:
     covered = vocab.coverage.get("all sources")
     known = f", which cover {covered:.2%} of the tokens" if covered else ""
+    now, then = head.weight.nbytes / 1e6, before.bytes / 1e6
+    freed = (
+        f"the target keeps the head that both had, so memory grows by {now:.1f} MB"
+        if before.shared
+        else f"{then - now:.1f} MB of memory are freed"
+    )
     log.info(
-        "vocabfreq: the drafter keeps %s of %s rows%s; its head has %.1f MB instead of %.1f; "
-        "greedy drafting by %s",
+        "vocabfreq: the drafter keeps %s of %s rows%s; each drafted token reads %.1f MB of its "
+        "head instead of %.1f; %s; greedy drafting by %s",
         f"{len(vocab):,}",
-        f"{vocab.rows:,}",
+        f"{before.rows:,}",
         known,
-        head.weight.nbytes / 1e6,
-        before / 1e6,
+        now,
+        then,
+        freed,
         "Triton" if head.weight.device.type == "cuda" else "torch",
     )

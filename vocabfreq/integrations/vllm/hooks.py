@@ -72,7 +72,8 @@ def _loaded(original: Callable[..., Any], proposer: Any, *args: Any, **kwargs: A
     if asked is not None:
         from vocabfreq.integrations.vllm.drafter import prune_drafter
 
-        prune_drafter(proposer, asked)
+        target = next(iter([*args, *kwargs.values()]), None)  # its one argument, by any name
+        prune_drafter(proposer, asked, target)
     return result
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from vocabfreq.errors import RefusedError
 from vocabfreq.runtime import GreedySampler, PrunedHead, expand_logits
 from vocabfreq.runtime.products import draft_logits
 
@@ -50,12 +51,21 @@ class DraftLogits(nn.Module):
         return expand_logits(head, logits, out=logits.new_empty((len(hidden), self.width)))
 
     def top_tokens(self, compute_logits: Callable[..., Any], *args: Any, **kwargs: Any) -> Tensor:
-        """The most likely target ids, int64 [B]; no tensor has V columns of its own."""
+        """The most likely target ids, int64 [B]; no tensor has V columns of its own.
+
+        Raises:
+            RefusedError: the drafter's `compute_logits` made its logits in some other way.
+        """
         self._asked_for_ids, self._ids = True, None
         try:
             compute_logits(*args, **kwargs)
         finally:
             self._asked_for_ids = False
         ids = self._ids
-        assert ids is not None
+        if ids is None:
+            raise RefusedError(
+                "the drafter's compute_logits did not call its logits processor",
+                expected="a drafter whose logits are what its logits processor makes of its head",
+                hint="take 'vocabfreq' out of additional_config",
+            )
         return ids
