@@ -12,7 +12,7 @@ from heads import by_definition, numbers, vocab_of
 from torch import Tensor, nn
 
 from vocabfreq import DraftVocab
-from vocabfreq.errors import MismatchError, RefusedError, SelectionError
+from vocabfreq.errors import FileFormatError, MismatchError, RefusedError, SelectionError
 from vocabfreq.integrations.vllm.asked import Asked, asked_of
 from vocabfreq.integrations.vllm.drafter import prune_drafter
 
@@ -197,9 +197,36 @@ def test_what_cannot_be_kept_right_is_refused(ids: Asked, tok: Path) -> None:
         assert isinstance(other.lm_head, Head)
     with pytest.raises(RefusedError, match="for V = 100, the target has 120"):
         prune_drafter(proposer_of(Eagle1(Head()), rows=120), ids)
-    few = Eagle3(DraftVocab.from_ids(range(10), rows=V))
+    few = Eagle3(DraftVocab.from_ids(range(1, 11), rows=V))
     with pytest.raises(SelectionError, match="have no row in the drafter's head"):
         prune_drafter(proposer_of(few), ids)
+
+
+@pytest.mark.parametrize(
+    ("d2t", "told"),
+    [
+        ([0] * 50, "looks? like a map that was never loaded"),
+        ([*range(48), -60, 1], "-12"),
+        ([*range(48), 60, 1], "108"),
+        ([0, 0, 0, -1, *[0] * 46], "2"),
+    ],
+)
+def test_a_d2t_of_a_stranger_is_checked(d2t: list[int], told: str, ids: Asked) -> None:
+    model: Any = Eagle3(DraftVocab.from_ids({*kept(), *range(0, V, 2)}, rows=V))
+    model.draft_id_to_target_id = nn.Parameter(torch.tensor(d2t), requires_grad=False)
+    with pytest.raises(FileFormatError, match=told):
+        prune_drafter(proposer_of(model), ids)
+    assert isinstance(model.lm_head, Head)
+
+
+def test_a_d2t_that_does_not_ascend_is_followed(ids: Asked) -> None:
+    order = torch.randperm(V, generator=torch.Generator().manual_seed(0))
+    model: Any = Eagle3(DraftVocab.from_ids(range(V), rows=V))
+    model.draft_id_to_target_id = nn.Parameter(order - torch.arange(V), requires_grad=False)
+    hidden = numbers(7, H, seed=3)
+    full = model.compute_logits(hidden)
+    prune_drafter(proposer_of(model), ids)
+    assert model.get_top_tokens(hidden).tolist() == by_definition(full, kept())
 
 
 def test_ids_of_another_tokenizer_are_refused(tok: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vocabfreq.errors import RefusedError, SelectionError
+from vocabfreq.errors import FileFormatError, RefusedError, SelectionError
 from vocabfreq.integrations.vllm.logits import DraftLogits
 from vocabfreq.runtime import PrunedHead
 from vocabfreq.vocab import DraftVocab
@@ -45,13 +45,13 @@ def places_of(model: nn.Module, vocab: DraftVocab) -> np.ndarray[Any, np.dtype[n
 
     Raises:
         SelectionError: the drafter has no row for some of them.
+        FileFormatError: its d2t names an id twice or outside V, or was never loaded.
     """
     offsets = getattr(model, "draft_id_to_target_id", None)
     if offsets is None:
         return vocab.target_ids
-    old = offsets.detach().cpu().numpy().astype(np.int64)
-    ids = old + np.arange(len(old))
-    row_of = np.full(max(vocab.rows, int(ids.max()) + 1), -1)
+    ids = _ids_of(offsets, vocab.rows)
+    row_of = np.full(vocab.rows, -1)
     row_of[ids] = np.arange(len(ids))
     places: np.ndarray[Any, np.dtype[np.int64]] = row_of[vocab.target_ids]
     missing = vocab.target_ids[places < 0]
@@ -63,6 +63,18 @@ def places_of(model: nn.Module, vocab: DraftVocab) -> np.ndarray[Any, np.dtype[n
             hint="take a drafter with a full head, or ids among its own",
         )
     return places
+
+
+def _ids_of(offsets: Tensor, rows: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The id of each row; a stranger's map is held against V."""
+    try:
+        return DraftVocab.from_d2t(offsets.detach().cpu().numpy(), rows=rows).ranked
+    except FileFormatError as error:
+        raise FileFormatError(
+            f"the drafter's d2t: {error.wrong}",
+            expected=error.expected,
+            hint="see what vocabfreq check says of the drafter's folder",
+        ) from error
 
 
 def replace_heads(
