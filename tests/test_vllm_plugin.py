@@ -242,7 +242,8 @@ def test_ids_of_another_tokenizer_are_refused(tok: Path, tmp_path: Path) -> None
 def test_a_tokenizer_of_the_hub_is_compared_where_it_lies(
     tok: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from vocabfreq.integrations.vllm import kept as module
+    from vocabfreq.checkpoints import fingerprints
+    from vocabfreq.integrations.vllm.kept import kept_ids
 
     vocab = DraftVocab.from_ids(kept(), rows=V, tokenizer="0" * 64)
     vocab.save(tmp_path / "other.safetensors")
@@ -252,14 +253,14 @@ def test_a_tokenizer_of_the_hub_is_compared_where_it_lies(
     )
     cached = {("org/model", "tokenizer.json", "a"): str(tok / "tokenizer.json")}
     monkeypatch.setattr(
-        module,
+        fingerprints,
         "try_to_load_from_cache",
         lambda name, file, revision: cached.get((name, file, revision)),
     )
     with pytest.raises(MismatchError, match="0000"):
-        module.kept_ids(asked, target)
+        kept_ids(asked, target)
     cached.clear()  # what is not known passes
-    assert len(module.kept_ids(asked, target)[0]) == 30
+    assert len(kept_ids(asked, target)[0]) == 30
 
 
 def test_names_that_are_no_repo_pass(ids: Asked) -> None:

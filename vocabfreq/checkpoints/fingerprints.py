@@ -4,9 +4,27 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from huggingface_hub import try_to_load_from_cache
+
 from vocabfreq.errors import MismatchError
 
 TOKENIZER = "tokenizer.json"
+
+
+def local_folders(name: str, revision: str | None = None) -> list[Path]:
+    """The folder of a model's tokenizer.json, if it is on this machine; nothing is downloaded.
+
+    Args:
+        name: folder, or repo on the Hub.
+        revision: of the repo.
+    """
+    if Path(name).is_dir():
+        return [Path(name)]
+    try:
+        cached = try_to_load_from_cache(name, TOKENIZER, revision=revision)
+    except ValueError:  # no name of a repo
+        return []
+    return [Path(cached).parent] if isinstance(cached, str) else []
 
 
 def tokenizer_sha256(folder: Path) -> str | None:

@@ -3,12 +3,9 @@
 Asked twice: when the engine is configured, before a weight is read, and by whoever prunes.
 """
 
-from pathlib import Path
 from typing import Any
 
-from huggingface_hub import try_to_load_from_cache
-
-from vocabfreq.checkpoints.fingerprints import TOKENIZER, check_tokenizers
+from vocabfreq.checkpoints.fingerprints import check_tokenizers, local_folders
 from vocabfreq.errors import RefusedError
 from vocabfreq.formats.choosing import choose
 from vocabfreq.integrations.vllm.asked import Asked
@@ -36,18 +33,5 @@ def kept_ids(asked: Asked, config: Any) -> tuple[DraftVocab, list[str]]:
             expected="one number of rows",
             hint="take ids that were counted for this target",
         )
-    folders = _tokenizer_folders(config)
+    folders = local_folders(str(config.tokenizer), getattr(config, "tokenizer_revision", None))
     return vocab, list(check_tokenizers(vocab.tokenizer, folders, asked.allow_other_tokenizer))
-
-
-def _tokenizer_folders(config: Any) -> list[Path]:
-    """Where the target's tokenizer.json lies, if it is on this machine; nothing is downloaded."""
-    name = str(config.tokenizer)
-    if Path(name).is_dir():
-        return [Path(name)]
-    revision = getattr(config, "tokenizer_revision", None)
-    try:
-        cached = try_to_load_from_cache(name, TOKENIZER, revision=revision)
-    except ValueError:  # no name of a repo
-        return []
-    return [Path(cached).parent] if isinstance(cached, str) else []
