@@ -41,7 +41,8 @@ def _measured(row: "Row") -> list[str]:
         *shape,
         _number(row.acceptance_length, 2),
         " ".join(f"{share:.2f}" for share in row.acceptance_per_position) or NONE,
-        *(_number(value, 2) for value in (row.tokens_per_second, row.seconds)),
+        _number(row.tokens_per_second, 2) + " *" * row.resumed,
+        _number(row.seconds, 2),
         _number(row.forward_ratio, 3),
     ]
 

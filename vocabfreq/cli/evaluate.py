@@ -89,9 +89,20 @@ def evaluate(
     option: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=VALUE", help="For the engine; VALUE may be JSON.", rich_help_panel=HOW
+            metavar="NAME=VALUE",
+            help="For the engine; VALUE may be JSON. method=eagle (eagle3, mtp) says what kind of "
+            "drafter vLLM has.",
+            rich_help_panel=HOW,
         ),
     ] = None,
+    allow_other_tokenizer: Annotated[
+        bool,
+        typer.Option(
+            "--allow-other-tokenizer",
+            help="Take ids counted with another tokenizer.json than the target's.",
+            rich_help_panel=WHAT,
+        ),
+    ] = False,
     plot: Annotated[
         Path | None,
         typer.Option(
@@ -133,6 +144,7 @@ def evaluate(
         dtype=dtype.value,
         prompts=read_prompts(prompts, limit),
         options=options,
+        allow_other_tokenizer=allow_other_tokenizer,
     )
     found = _run(plan, work_dir or (plot or Path("eval")).with_suffix(".parts"), plot, quiet)
     _show(found, as_json, plot, quiet)

@@ -84,7 +84,7 @@ def _what_went_wrong(log: Path, code: int) -> str:
     lines = [line for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
     ours = [n for n, line in enumerate(lines) if line.startswith("error: ")]
     if ours:
-        return " ".join(lines[ours[-1] :]).removeprefix("error: ")
+        return "; ".join(lines[ours[-1] :]).removeprefix("error: ")
     ended = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
     raised = [line for line in lines if RAISED.match(line)]
     last = f": {(raised or lines)[-1].strip()[:200]}" if lines else ""

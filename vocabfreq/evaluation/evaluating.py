@@ -73,11 +73,25 @@ def evaluate(
     measure = measure or Target(plan.target, plan.dtype, plan.options)
     rows = rows_of(plan, runs, measure)
     resumed = sum(run.resumed for run in runs)
-    return Evaluation(plan, tuple(rows), resumed, _notes(runs), _versions(runs))
+    return Evaluation(plan, tuple(rows), resumed, _notes(plan, runs, work_dir), _versions(runs))
 
 
-def _notes(runs: Sequence[Run]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(text for run in runs if run.result for text in run.result.notes))
+def _notes(plan: Plan, runs: Sequence[Run], work_dir: Path) -> tuple[str, ...]:
+    """Of the engine, of the kept ids, and of runs from another time."""
+    told = [text for run in runs if run.result for text in run.result.notes]
+    remarks = plan.remarks if plan.drafter is not None else ()
+    return tuple(dict.fromkeys([*told, *remarks, *_of_another_time(runs, work_dir)]))
+
+
+def _of_another_time(runs: Sequence[Run], work_dir: Path) -> list[str]:
+    times = sorted(run.result.ended_at for run in runs if run.resumed and run.result)
+    if not times:
+        return []
+    when = times[0] if times[0] == times[-1] else f"{times[0]} to {times[-1]}"
+    return [
+        f"* {len(times)} of {len(runs)} runs are of an earlier command, ended {when}: a machine "
+        f"changes with time, and speeds with it; remove {work_dir} to measure all anew"
+    ]
 
 
 def _versions(runs: Sequence[Run]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vocabfreq.checkpoints.config import read_config
+from vocabfreq.checkpoints.fingerprints import check_tokenizers, local_folders
 from vocabfreq.errors import EvaluationError
 from vocabfreq.evaluation.engines import engine_of
 from vocabfreq.evaluation.spec import Prompt, RunSpec
@@ -33,6 +34,8 @@ class Plan:
         dtype: `bfloat16`, `float16` or `float32`.
         prompts: text, or the messages of a chat.
         options: for the engine.
+        allow_other_tokenizer: take ids that were counted with another tokenizer.json than the
+            target's.
     """
 
     engine: str
@@ -46,14 +49,18 @@ class Plan:
     dtype: str = "bfloat16"
     prompts: tuple[Prompt, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
+    allow_other_tokenizer: bool = False
 
     def specs(self) -> list[RunSpec]:
         """Every run: for each batch size plain decoding, then each size at each number of tokens.
 
         Raises:
             EvaluationError: a size without a vocabulary, or what the engine cannot do.
-            SelectionError: a size that cannot be met; nothing has been run.
+            SelectionError: a size that cannot be met.
+            MismatchError: the ids were counted with another tokenizer than the target's.
             MissingExtraError: what the engine needs is not installed.
+
+        Nothing has been run when one is raised.
         """
         self._check()
         return list(self._specs())
@@ -75,10 +82,11 @@ class Plan:
         if self.drafter is not None and self.vocab is None and set(self.sizes) != {"full"}:
             raise EvaluationError("sizes without a vocabulary", expected="--vocab FILE|REPO")
         if self.drafter is not None:
-            _ = self.vocabs
+            _ = self.remarks
 
     def _specs(self) -> Iterator[RunSpec]:
-        names = "engine", "target", "max_tokens", "dtype", "prompts", "options"
+        names = ["engine", "target", "max_tokens", "dtype", "prompts", "options"]
+        names.append("allow_other_tokenizer")
         plain = RunSpec(**{name: getattr(self, name) for name in names})
         for batch in self.batch_sizes:
             yield replace(plain, batch_size=batch)
@@ -98,6 +106,18 @@ class Plan:
         """The kept ids of each size that prunes; None stands for ids that are chosen already."""
         sizes = {size if isinstance(size, int) else None for size in self.sizes if size != "full"}
         return {size: self._choose(size) for size in sizes}
+
+    @cached_property
+    def remarks(self) -> tuple[str, ...]:
+        """What is odd about the kept ids and was allowed."""
+        name, _, revision = self.target.partition("@")
+        folders = local_folders(self.target) or local_folders(name, revision or None)
+        counted = dict.fromkeys(vocab.tokenizer for vocab in self.vocabs.values())
+        return tuple(
+            remark
+            for tokenizer in counted
+            for remark in check_tokenizers(tokenizer, folders, self.allow_other_tokenizer)
+        )
 
     def _choose(self, size: int | None) -> DraftVocab:
         folder = Path(self.target)

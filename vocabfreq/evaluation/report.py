@@ -36,6 +36,8 @@ class Row:
         compared: whether there was a run of plain decoding to compare with.
         differences: where its output is not that of plain decoding.
         error: why it failed.
+        resumed: whether it was measured by an earlier command.
+        ended_at: when, as ISO 8601 in UTC; empty where it is not known.
     """
 
     method: str
@@ -57,6 +59,8 @@ class Row:
     compared: bool = False
     differences: tuple[Difference, ...] = field(default_factory=tuple)
     error: str | None = None
+    resumed: bool = False
+    ended_at: str = ""
 
     @property
     def ok(self) -> bool:
@@ -87,7 +91,7 @@ def _row(
     row = _named(spec, vocab)
     if run.result is None:
         return replace(row, error=run.error or "no result")
-    row = _measured(row, run.result)
+    row = replace(_measured(row, run.result), resumed=run.resumed)
     vanilla = _result_of(runs, _without_drafter(spec))
     full = _result_of(runs, replace(spec, vocab=None, size=None)) if spec.drafter else None
     if vanilla is not None and spec.drafter is not None:
@@ -121,6 +125,7 @@ def _measured(row: Row, result: RunResult) -> Row:
         tokens_per_second=result.tokens_per_second,
         seconds=result.seconds,
         forward_ratio=result.forward_ratio,
+        ended_at=result.ended_at,
     )
 
 

@@ -32,6 +32,7 @@ class RunSpec:
         dtype: `bfloat16`, `float16` or `float32`.
         prompts: text, or the messages of a chat.
         options: for the engine.
+        allow_other_tokenizer: take ids that were counted with another tokenizer.json.
     """
 
     engine: str
@@ -45,6 +46,7 @@ class RunSpec:
     dtype: str = "bfloat16"
     prompts: tuple[Prompt, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
+    allow_other_tokenizer: bool = False
 
     @property
     def pruned(self) -> bool:
@@ -95,6 +97,7 @@ class RunResult:
         versions: package → version.
         drafted: of each step, the drafted target ids and how many were accepted; None where the
             engine does not tell.
+        ended_at: when, as ISO 8601 in UTC; empty where it is not known.
     """
 
     outputs: list[list[int]]
@@ -110,6 +113,7 @@ class RunResult:
     notes: list[str] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     drafted: list[tuple[list[int], int]] | None = None
+    ended_at: str = ""
 
     @property
     def generated(self) -> int:

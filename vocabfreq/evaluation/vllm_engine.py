@@ -18,7 +18,7 @@ from vocabfreq.evaluation.spec import Prompt, RunResult, RunSpec
 from vocabfreq.evaluation.vllm_clock import Clock
 from vocabfreq.integrations.vllm.asked import KEY
 
-OURS = ("method", "allow_other_tokenizer")  # options that are not arguments of LLM
+OURS = ("method",)  # options that are not arguments of LLM
 COUNTS = {
     "drafts": "vllm:spec_decode_num_drafts",
     "draft_tokens": "vllm:spec_decode_num_draft_tokens",
@@ -73,7 +73,7 @@ def arguments(spec: RunSpec) -> dict[str, Any]:
         asked = {
             "vocab": str(Path(spec.vocab).resolve() if Path(spec.vocab).exists() else spec.vocab)
         }
-        wish = {"size": spec.size, "allow_other_tokenizer": spec.options.get(OURS[1])}
+        wish = {"size": spec.size, "allow_other_tokenizer": spec.allow_other_tokenizer}
         given["additional_config"] = {KEY: asked | {k: v for k, v in wish.items() if v}}
     return given | {k: v for k, v in spec.options.items() if k not in OURS}
 

@@ -7,6 +7,8 @@ import os
 import signal
 import sys
 import threading
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from vocabfreq.errors import VocabfreqError
@@ -27,7 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
     spec, out = (Path(name) for name in given if name != WITH_PARENT)
     try:
         wanted = load(spec, RunSpec)
-        save(out, runner_of(wanted.engine)(wanted))
+        result = runner_of(wanted.engine)(wanted)
+        save(out, replace(result, ended_at=datetime.now(UTC).isoformat(timespec="seconds")))
     except VocabfreqError as error:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code
