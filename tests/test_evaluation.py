@@ -17,7 +17,13 @@ from conftest import Lines
 
 from vocabfreq import DraftVocab
 from vocabfreq.cli import evaltable, main
-from vocabfreq.errors import MissingExtraError, SelectionError, SourceError, VocabfreqError
+from vocabfreq.errors import (
+    MismatchError,
+    MissingExtraError,
+    SelectionError,
+    SourceError,
+    VocabfreqError,
+)
 from vocabfreq.evaluation import (
     EvaluationError,
     Plan,
@@ -273,6 +279,46 @@ def test_a_changed_vocabulary_or_damaged_result_is_run_again(
         if not path.name.endswith(".spec.json"):
             path.write_text("{")
     assert not any(run.resumed for run in sweep(plan, tmp_path / "parts", worker=worker))
+
+
+def test_speeds_of_an_earlier_command_are_marked(
+    worker: list[str], plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = tmp_path / "parts"
+    first = evaluate(plan, parts, worker=worker, measure=no_gap)
+    evaltable.print_evaluation(first)
+    assert " *" not in capsys.readouterr().out and first.notes == ("fake",)
+    assert not any(row.resumed for row in first.rows)
+    found = evaluate(replace(plan, spec_tokens=(3, 1)), parts, worker=worker, measure=no_gap)
+    assert [row.resumed for row in found.rows] == [True] * 3 + [False] * 2
+    assert found.notes[-1].startswith(f"* 3 of 5 runs are of an earlier command, ended {date()}")
+    assert str(parts) in found.notes[-1]
+    evaltable.print_evaluation(found)
+    assert capsys.readouterr().out.count("0 *") == 3
+    assert all(row["ended_at"].startswith(date()) for row in found.as_dict()["rows"])
+
+
+def date() -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime())
+
+
+def test_another_tokenizer_is_refused_before_anything_runs(
+    worker: list[str], plan: Plan, tmp_path: Path, tok: Path
+) -> None:
+    other = tmp_path / "other.safetensors"
+    DraftVocab.from_ids([5, 7], rows=265, tokenizer="0" * 64).save(other)
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / "config.json").write_text('{"vocab_size": 265}')
+    (target / "tokenizer.json").write_bytes((tok / "tokenizer.json").read_bytes())
+    mixed = replace(plan, target=str(target), vocab=str(other))
+    with pytest.raises(MismatchError, match="--allow-other-tokenizer"):
+        evaluate(mixed, tmp_path / "parts", worker=worker, measure=no_gap)
+    assert not Path(plan.options["calls"]).exists()
+    allowed = replace(mixed, allow_other_tokenizer=True)
+    found = evaluate(allowed, tmp_path / "parts", worker=worker, measure=no_gap)
+    assert any("see that the same tokens have the same ids" in note for note in found.notes)
+    assert len(calls(plan)) == 3
 
 
 def test_a_failed_run_is_named_and_the_rest_goes_on(

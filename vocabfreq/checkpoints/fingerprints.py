@@ -15,13 +15,14 @@ def local_folders(name: str, revision: str | None = None) -> list[Path]:
     """The folder of a model's tokenizer.json, if it is on this machine; nothing is downloaded.
 
     Args:
-        name: folder, or repo on the Hub.
-        revision: of the repo.
+        name: folder, or repo on the Hub, `owner/name[@revision]`.
+        revision: of the repo, where the name has none.
     """
     if Path(name).is_dir():
         return [Path(name)]
+    repo, _, pinned = name.partition("@")
     try:
-        cached = try_to_load_from_cache(name, TOKENIZER, revision=revision)
+        cached = try_to_load_from_cache(repo, TOKENIZER, revision=pinned or revision)
     except ValueError:  # no name of a repo
         return []
     return [Path(cached).parent] if isinstance(cached, str) else []

@@ -15,6 +15,15 @@ from vocabfreq.evaluation.spec import Prompt, RunSpec
 from vocabfreq.formats.choosing import choose
 from vocabfreq.vocab import DraftVocab
 
+COMMON = (  # of a plan and each of its runs
+    "engine",
+    "target",
+    "max_tokens",
+    "dtype",
+    "prompts",
+    "options",
+    "allow_other_tokenizer",
+)
 Size = int | Literal["full", "ids"]
 
 
@@ -82,12 +91,10 @@ class Plan:
         if self.drafter is not None and self.vocab is None and set(self.sizes) != {"full"}:
             raise EvaluationError("sizes without a vocabulary", expected="--vocab FILE|REPO")
         if self.drafter is not None:
-            _ = self.remarks
+            _ = self.remarks  # chooses the ids, and holds their tokenizer against the target's
 
     def _specs(self) -> Iterator[RunSpec]:
-        names = ["engine", "target", "max_tokens", "dtype", "prompts", "options"]
-        names.append("allow_other_tokenizer")
-        plain = RunSpec(**{name: getattr(self, name) for name in names})
+        plain = RunSpec(**{name: getattr(self, name) for name in COMMON})
         for batch in self.batch_sizes:
             yield replace(plain, batch_size=batch)
             for tokens, size in product(self.spec_tokens, self.sizes):
@@ -109,10 +116,13 @@ class Plan:
 
     @cached_property
     def remarks(self) -> tuple[str, ...]:
-        """What is odd about the kept ids and was allowed."""
-        name, _, revision = self.target.partition("@")
-        folders = local_folders(self.target) or local_folders(name, revision or None)
-        counted = dict.fromkeys(vocab.tokenizer for vocab in self.vocabs.values())
+        """What is odd about the kept ids and was allowed.
+
+        Raises:
+            MismatchError: they were counted with another tokenizer, which was not allowed.
+        """
+        folders = local_folders(self.target)
+        counted = {vocab.tokenizer for vocab in self.vocabs.values()}  # one file, so one at most
         return tuple(
             remark
             for tokenizer in counted

@@ -10,6 +10,12 @@ from vocabfreq.errors import SelectionError
 KEY = "vocabfreq"
 METHODS = ("eagle", "eagle3", "mtp")
 EXAMPLE = '{"vocabfreq": {"vocab": "PATH or OWNER/NAME", "size": 32768}}'
+VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "size": (lambda value: _number(value, int, str), 'a number of ids, or a share such as "25%",'),
+    "coverage": (lambda value: _number(value, int, float), "a number such as 0.95"),
+    "multiple_of": (lambda value: _number(value, int), "a number of ids"),
+    "allow_other_tokenizer": (lambda value: isinstance(value, bool), "true or false"),
+}
 
 
 @dataclass(frozen=True)
@@ -92,11 +98,3 @@ def _check_values(told: dict[str, Any]) -> None:
 
 def _number(value: Any, *kinds: type) -> bool:
     return isinstance(value, kinds) and not isinstance(value, bool)
-
-
-VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "size": (lambda value: _number(value, int, str), 'a number of ids, or a share such as "25%",'),
-    "coverage": (lambda value: _number(value, int, float), "a number such as 0.95"),
-    "multiple_of": (lambda value: _number(value, int), "a number of ids"),
-    "allow_other_tokenizer": (lambda value: isinstance(value, bool), "true or false"),
-}
