@@ -1,13 +1,13 @@
 """`vocabfreq eval`: acceptance and speed of a drafter, pruned and not, on real models."""
 
-import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vocabfreq.cli import render
+from vocabfreq.cli.evallists import numbers_of, options_of, sizes_of
 from vocabfreq.cli.options import OUTPUT, JsonOption
 
 if TYPE_CHECKING:
@@ -128,8 +128,8 @@ def evaluate(
     decoding, near-ties apart, is a failure: exit code 1. Finished runs are kept, and not repeated
     when the command is typed again.
     """
-    lists = _numbers(num_spec_tokens, "--num-spec-tokens"), _numbers(batch_size, "--batch-size")
-    wanted, options = _sizes(sizes), _options(option or [])
+    lists = numbers_of(num_spec_tokens, "--num-spec-tokens"), numbers_of(batch_size, "--batch-size")
+    wanted, options = sizes_of(sizes), options_of(option or [])
     from vocabfreq.evaluation import Plan, read_prompts
 
     plan = Plan(
@@ -177,36 +177,3 @@ def _show(found: "Evaluation", as_json: bool, plot: Path | None, quiet: bool) ->
     if plot is not None:
         save_picture(found.rows, plot)
         render.note(f"Drew {plot}.", quiet=quiet)
-
-
-def _numbers(text: str, option: str) -> tuple[int, ...]:
-    """Whole numbers between commas."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdigit() and int(part) for part in parts):
-        raise typer.BadParameter(
-            f"{text!r}; expected whole numbers from 1, with commas between: {option} 1,3"
-        )
-    return tuple(dict.fromkeys(int(part) for part in parts))
-
-
-def _sizes(text: str) -> Any:
-    parts = [part.strip() for part in text.split(",")]
-    if not all(p in ("full", "ids") or (p.isascii() and p.isdigit() and int(p)) for p in parts):
-        raise typer.BadParameter(
-            f"{text!r}; expected whole numbers, full or ids, with commas: --sizes 8192,32768,full"
-        )
-    return tuple(dict.fromkeys(p if p in ("full", "ids") else int(p) for p in parts))
-
-
-def _options(given: list[str]) -> dict[str, Any]:
-    """NAME=VALUE, the value as JSON where it is some, else as text."""
-    options: dict[str, Any] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not name or not equals:
-            raise typer.BadParameter(f"{text!r}; expected --option NAME=VALUE")
-        try:
-            options[name] = json.loads(value)
-        except ValueError:
-            options[name] = value
-    return options
