@@ -20,11 +20,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from vocabfreq.counting import count_part
-from vocabfreq.gathering import merge_partials
-from vocabfreq.planning import CountOptions, make_plan
-from vocabfreq.sources import plan as cutting
-from vocabfreq.tokenizer import load_tokenizer
+from vocabfreq.corpus import sources as cutting
+from vocabfreq.counting.build import count_part
+from vocabfreq.counting.merging import merge_partials
+from vocabfreq.counting.plan import CountOptions, make_plan
+from vocabfreq.tokenizer.info import load_tokenizer
 
 
 def step(corpus: str, tokenizer: str, shards: int, workers: int) -> dict[str, Any]:

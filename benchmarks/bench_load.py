@@ -40,8 +40,8 @@ NAME = "lm_head.weight"
 
 def prepare_ours(folder: Path) -> Callable[[], "torch.Tensor"]:
     """Ours, with its imports done."""
+    from vocabfreq.frequencies.draft_vocab import DraftVocab
     from vocabfreq.runtime import load_pruned_head
-    from vocabfreq.vocab import DraftVocab
 
     def rows() -> "torch.Tensor":
         config = json.loads((folder / "target/config.json").read_bytes())

@@ -71,7 +71,7 @@ def _save(path: Path, shapes: dict[str, tuple[int, int]]) -> None:
 def prepare_ours(folder: Path) -> Callable[[Path], None]:
     """Ours, with its imports done."""
     from vocabfreq.checkpoints.pruning import prune_drafter
-    from vocabfreq.vocab import DraftVocab
+    from vocabfreq.frequencies.draft_vocab import DraftVocab
 
     def prune(out: Path) -> None:
         rows = json.loads((folder / "target/config.json").read_bytes())["vocab_size"]

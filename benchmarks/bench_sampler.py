@@ -18,9 +18,9 @@ from typing import Any
 
 import load
 
-from vocabfreq import benching
-from vocabfreq.benching import Cell, Result, Setup, Timing
 from vocabfreq.errors import VocabfreqError
+from vocabfreq.measure import bench
+from vocabfreq.measure.bench import Cell, Result, Setup, Timing
 
 FULL, SCATTER = "full head, argmax", "scatter to V, argmax"
 OFFSET = "argmax, add offset", "argmax, add offset, compiled"
@@ -130,7 +130,7 @@ def numbers(text: str) -> tuple[int, ...]:
 
 def asked(given: dict[str, Any]) -> Setup:
     """What the options say; H is that of the budgets where it is not given."""
-    setup = benching.usual(**given)
+    setup = bench.usual(**given)
     if given["hidden_size"] is not None:
         return setup
     return replace(setup, hidden_size=HIDDEN[setup.device])
@@ -151,7 +151,7 @@ def main() -> None:
     path: Path | None = given.pop("json")
     before = load.now()
     try:
-        result = benching.run(asked(given), lambda text: print(text, file=sys.stderr))
+        result = bench.run(asked(given), lambda text: print(text, file=sys.stderr))
     except VocabfreqError as error:
         raise SystemExit(f"error: {error}") from None
     report(result, load.others(before, load.now()))

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from vocabfreq.frequencies import FrequencyTable
-from vocabfreq.records import EncoderRecord, Metadata, SourceRecord, TokenizerRecord
+from vocabfreq.frequencies.metadata import EncoderRecord, Metadata, SourceRecord, TokenizerRecord
+from vocabfreq.frequencies.table import FrequencyTable
 
 
 def made_table(rows: int) -> FrequencyTable:

@@ -20,14 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from vocabfreq.counting import count_part
-from vocabfreq.gathering import merge_partials
-from vocabfreq.planfile import load_plan, save_plan
-from vocabfreq.planning import CountOptions, make_plan
-from vocabfreq.sources import plan as cutting
-from vocabfreq.sources.plan import parse_source
-from vocabfreq.standing import standing_of
-from vocabfreq.tokenizer import load_tokenizer
+from vocabfreq.corpus import sources as cutting
+from vocabfreq.corpus.sources import parse_source
+from vocabfreq.counting.build import count_part
+from vocabfreq.counting.merging import merge_partials
+from vocabfreq.counting.plan import CountOptions, make_plan
+from vocabfreq.counting.planfile import load_plan, save_plan
+from vocabfreq.counting.progress import standing_of
+from vocabfreq.tokenizer.info import load_tokenizer
 
 STEPS = ("plan", "load", "count", "again", "status", "merge", "vectors", "naive merge")
 WORDS = ("the", "draft", "model", "proposes", "tokens", "which", "its", "target", "verifies")

@@ -12,10 +12,10 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from vocabfreq import CountOptions, FrequencyTable, Source
-from vocabfreq.counting import run_plan
-from vocabfreq.gathering import Report
-from vocabfreq.planning import make_plan
-from vocabfreq.tokenizer import byte_letters, load_tokenizer
+from vocabfreq.counting.build import run_plan
+from vocabfreq.counting.merging import Report
+from vocabfreq.counting.plan import make_plan
+from vocabfreq.tokenizer.info import byte_letters, load_tokenizer
 
 MERGES = [("Ġ", "t"), ("h", "e"), ("Ġt", "he"), ("a", "b"), ("ab", "c"), ("l", "l"), ("ll", "o")]
 SPECIAL = ["<|endoftext|>", "<|im_end|>"]

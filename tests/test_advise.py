@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vocabfreq import measured
-from vocabfreq.advising import Costs, advise, lengths_by_coverage
 from vocabfreq.cli import main
 from vocabfreq.errors import EvaluationError, FileFormatError, SelectionError
+from vocabfreq.measure import measured
+from vocabfreq.measure.advise import Costs, advise, lengths_by_coverage
 
 ROWS = 1024
 COVERAGE = np.minimum(1, np.arange(ROWS + 1) / 256)  # all text lies within 256 ids

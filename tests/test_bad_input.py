@@ -14,8 +14,8 @@ from conftest import Lines, report, save_tokenizer, tiny_tokenizer, total, truth
 from tokenizers import processors
 
 from vocabfreq import Source
+from vocabfreq.corpus import blocks
 from vocabfreq.errors import IdRangeError, SourceError
-from vocabfreq.sources import blocks
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -297,7 +297,7 @@ def test_F15_a_directory(tok: Path, lines: Lines, tmp_path: Path) -> None:
 def test_F7_the_first_line_may_be_longer_than_a_block(
     tok: Path, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vocabfreq.sources.peek.BLOCK", 100)
+    monkeypatch.setattr("vocabfreq.corpus.peek.BLOCK", 100)
     texts = ["abc the " * 100, "x"]
     found = report(tok, str(lines(*({"text": t} for t in texts))))
     assert (total(found.table) == truth(tok, texts)).all()

@@ -12,17 +12,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from vocabfreq import benching
-from vocabfreq.benching import Setup, clock, contenders, running
-from vocabfreq.benching.checking import check, truth
-from vocabfreq.benching.contenders import Contender
-from vocabfreq.benching.setup import DTYPES
 from vocabfreq.cli import main
 from vocabfreq.errors import HeadError, WrongResultError
+from vocabfreq.frequencies.draft_vocab import DraftVocab
+from vocabfreq.measure import bench as benching
+from vocabfreq.measure.bench import Setup, baselines, timing
+from vocabfreq.measure.bench import run as running
+from vocabfreq.measure.bench.baselines import Contender
+from vocabfreq.measure.bench.checking import check, truth
+from vocabfreq.measure.bench.setup import DTYPES
 from vocabfreq.runtime.head import PrunedHead
 from vocabfreq.runtime.pruning import prune_lm_head
 from vocabfreq.runtime.sampler import GreedySampler
-from vocabfreq.vocab import DraftVocab
 
 TINY = Setup(24, 90, (20, 90), (1, 3), "bfloat16", "cpu", 3, 1)
 OTHERS = {
@@ -37,7 +38,7 @@ OTHERS = {
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Small copies, and one thread, since threads wait for each other on a busy machine."""
-    monkeypatch.setitem(clock.COPY_BYTES, "cpu", 1 << 16)
+    monkeypatch.setitem(timing.COPY_BYTES, "cpu", 1 << 16)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -53,7 +54,7 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         read.append(repeats)
         return 1.0
 
-    monkeypatch.setattr(clock, "_clock_cpu", count)
+    monkeypatch.setattr(timing, "_clock_cpu", count)
     yield read
     assert not read
 
@@ -87,7 +88,7 @@ def test_a_ratio_is_the_median_over_turns(monkeypatch: pytest.MonkeyPatch) -> No
         return [*(turns.get(name, [1.0, 1.0, 1.0]) for name in names), [2.0, 2.0, 2.0]]
 
     made: list[Contender] = []
-    whole = contenders.contenders
+    whole = baselines.contenders
 
     def noted(full: Tensor, head: PrunedHead, batch: int) -> list[Contender]:
         made[:] = whole(full, head, batch)
@@ -116,7 +117,7 @@ def test_a_ratio_is_the_median_over_turns(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("name", sorted(OTHERS | {"ours, torch"}))
 @pytest.mark.usefixtures("clocks")
 def test_a_wrong_contender_stops_it(name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = contenders.contenders
+    whole = baselines.contenders
 
     def broken(full: Tensor, head: PrunedHead, batch: int) -> list[Contender]:
         return [
@@ -166,7 +167,7 @@ def test_a_contender_that_cannot_be_compiled_is_left_out(
     def fails(_: Tensor) -> Tensor:
         raise OSError("no compiler\nand much more")
 
-    whole = contenders.contenders
+    whole = baselines.contenders
     monkeypatch.setattr(
         running,
         "contenders",

@@ -26,11 +26,11 @@ from drafters import (
 from test_cli import run
 from tokenizers import Tokenizer
 
-from vocabfreq.checkpoints.checking import check_drafter
+from vocabfreq.checkpoints.checks import check_drafter
 from vocabfreq.checkpoints.findings import ENGINES, KINDS
 from vocabfreq.checkpoints.pruning import prune_drafter
 from vocabfreq.errors import FileFormatError, SourceError
-from vocabfreq.vocab import DraftVocab
+from vocabfreq.frequencies.draft_vocab import DraftVocab
 
 IDS = [2, 5, 7, 11]
 Break = Callable[[Path], None]
@@ -217,7 +217,7 @@ def test_a_path_that_is_no_folder(drafter: Path) -> None:
 
 
 def test_the_hint_for_absolute_ids_names_what_there_is() -> None:
-    from vocabfreq.formats.how import KINDS as FILE_KINDS
+    from vocabfreq.formats.read_options import KINDS as FILE_KINDS
 
     for kind in KINDS.values():
         assert set(re.findall(r"--kind ([\w-]+)", kind.fix)) <= set(FILE_KINDS)

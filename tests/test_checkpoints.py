@@ -18,9 +18,9 @@ from vocabfreq.checkpoints import tensors as module
 from vocabfreq.checkpoints.folder import open_checkpoint
 from vocabfreq.checkpoints.header import BITS, read_header
 from vocabfreq.checkpoints.tensors import Tensor
-from vocabfreq.checkpoints.writer import Piece, copied, numbers, write_safetensors
+from vocabfreq.checkpoints.writing import Piece, copied, numbers, write_safetensors
 from vocabfreq.errors import FileFormatError
-from vocabfreq.manifest import leaves_folder
+from vocabfreq.storage.manifest import leaves_folder
 
 
 def whole(tensor: Tensor) -> bytes:

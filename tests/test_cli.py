@@ -308,11 +308,11 @@ def test_a_json_array_on_standard_input(tok: Path, tmp_path: Path) -> None:
 
 def test_standard_input_is_never_counted_by_half(tok: Path, corpus: Path, tmp_path: Path) -> None:
     code = (
-        "from vocabfreq.encoding import GigatokenEncoder, EncoderFailedError\n"
+        "from vocabfreq.tokenizer.encoders import GigatokenEncoder, EncoderFailedError\n"
         "def fail(self, texts): raise EncoderFailedError('planted')\n"
         "GigatokenEncoder.encode = fail\n"
-        "from vocabfreq.sources import stdin; stdin.BLOCK = 100\n"
-        "from vocabfreq.sources import peek; peek.BLOCK = 100\n"
+        "from vocabfreq.corpus import stdin; stdin.BLOCK = 100\n"
+        "from vocabfreq.corpus import peek; peek.BLOCK = 100\n"
         "from vocabfreq.cli import main; main()"
     )
     arguments = ["build", "-t", str(tok), "-s", "-", "-o", str(tmp_path / "out")]

@@ -17,15 +17,17 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import Lines, report, save_tokenizer, tiny_tokenizer, total, truth
 
-from vocabfreq import CountOptions, Source, count, engines, load_tokenizer
-from vocabfreq.counting import run_plan
-from vocabfreq.encoding import Encoded, GigatokenEncoder
+from vocabfreq import CountOptions, Source, count, load_tokenizer
+from vocabfreq.corpus import blocks
+from vocabfreq.corpus import sources as plan
+from vocabfreq.corpus.blocks import record_blocks
+from vocabfreq.corpus.files import InputFile
+from vocabfreq.counting import workers
+from vocabfreq.counting.build import run_plan
+from vocabfreq.counting.heldout import held_out
+from vocabfreq.counting.plan import make_plan
 from vocabfreq.errors import CountError, RefusedError, SourceError, WorkDirError
-from vocabfreq.heldout import held_out
-from vocabfreq.planning import make_plan
-from vocabfreq.sources import blocks, plan
-from vocabfreq.sources.blocks import record_blocks
-from vocabfreq.sources.files import InputFile
+from vocabfreq.tokenizer.encoders import Encoded, GigatokenEncoder
 
 TEXTS = [f"abc {'the ' * (n % 5)}{n} hello é 😀 {n * 7919}" for n in range(500)]
 
@@ -200,7 +202,7 @@ def test_F11_a_killed_worker_is_noticed_and_its_shard_counted_again(
     monkeypatch.setattr(plan, "SMALLEST", 200_000)
     path = lines(*({"text": t} for t in TEXTS * 200))
     killed: list[int] = []
-    receive = engines._receive
+    receive = workers._receive
 
     def kill_one(process: Any) -> Any:
         """Kills a worker with a task in hand: it was sent, and no answer has been read."""
@@ -210,7 +212,7 @@ def test_F11_a_killed_worker_is_noticed_and_its_shard_counted_again(
             process.kill()
         return receive(process)
 
-    monkeypatch.setattr(engines, "_receive", kill_one)
+    monkeypatch.setattr(workers, "_receive", kill_one)
     made = make_plan([str(path)], load_tokenizer(str(tok)), CountOptions(workers=2))
     found = run_plan(made)
     assert killed
@@ -223,7 +225,7 @@ def children(pid: int) -> list[int]:
     found = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         found += [int(child) for child in task.read_text().split()]
-    return [c for c in found if b"vocabfreq.worker" in _command(c)]
+    return [c for c in found if b"vocabfreq.counting.worker" in _command(c)]
 
 
 def _command(pid: int) -> bytes:
@@ -364,7 +366,7 @@ def test_F11_a_full_disk_ends_the_build_and_names_the_folder(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("vocabfreq.tasks.save_partial", full)
+    monkeypatch.setattr("vocabfreq.counting.tasks.save_partial", full)
     with pytest.raises(WorkDirError, match=r"(?s)cannot write into .*work: No space left.*kept"):
         report(tok, str(corpus), options=CountOptions(workers=0, work_dir=tmp_path / "work"))
 

@@ -24,7 +24,7 @@ from vocabfreq.errors import (
     SourceError,
     VocabfreqError,
 )
-from vocabfreq.evaluation import (
+from vocabfreq.measure.eval import (
     EvaluationError,
     Plan,
     RunResult,
@@ -33,12 +33,12 @@ from vocabfreq.evaluation import (
     evaluate,
     read_prompts,
 )
-from vocabfreq.evaluation.compare import Case, Gap, first_differences, judged
-from vocabfreq.evaluation.engines import Engine
-from vocabfreq.evaluation.gaps import bound_of
-from vocabfreq.evaluation.predict import predict
-from vocabfreq.evaluation.spec import load, save
-from vocabfreq.evaluation.sweep import sweep
+from vocabfreq.measure.eval.compare import Case, Gap, first_differences, judged
+from vocabfreq.measure.eval.engines import Engine
+from vocabfreq.measure.eval.gaps import bound_of
+from vocabfreq.measure.eval.predict import predict
+from vocabfreq.measure.eval.spec import load, save
+from vocabfreq.measure.eval.sweep import sweep
 
 # A worker that knows one more engine: it counts its calls in a file and can fail, wait or differ.
 FAKE = """
@@ -449,7 +449,7 @@ def test_the_command_prints_tables_and_json(
 ) -> None:
     monkeypatch.setitem(engines.ENGINES, "vllm", Engine("fake_engine", (), ""))
     found = evaluate(plan, tmp_path / "parts", worker=worker, measure=no_gap)
-    monkeypatch.setattr("vocabfreq.evaluation.evaluate", lambda *_: found)
+    monkeypatch.setattr("vocabfreq.measure.eval.evaluate", lambda *_: found)
     arguments = ["vocabfreq", "eval", "--target", "t", "--drafter", "d", "--prompts"]
     arguments += [str(lines({"text": "t"})), "--sizes", "ids,full", "--vocab", str(plan.vocab)]
     assert _main(monkeypatch, [*arguments, "--plot", str(tmp_path / "p.png")]) == 0

@@ -9,14 +9,14 @@ from conftest import save_tokenizer, tiny_tokenizer
 
 from vocabfreq import DraftVocab
 from vocabfreq.errors import MismatchError
-from vocabfreq.evaluation import EvaluationError, Plan, RunResult, RunSpec, evaluate
-from vocabfreq.evaluation.compare import Case
-from vocabfreq.evaluation.gaps import Target
+from vocabfreq.measure.eval import EvaluationError, Plan, RunResult, RunSpec, evaluate
+from vocabfreq.measure.eval.compare import Case
+from vocabfreq.measure.eval.gaps import Target
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", reason="the engine needs transformers")
 
-from vocabfreq.evaluation.transformers_engine import run  # noqa: E402 (after the skip)
+from vocabfreq.measure.eval.transformers_engine import run  # noqa: E402 (after the skip)
 
 pytestmark = pytest.mark.filterwarnings("default")  # those of transformers are its own
 ROWS, PROMPTS = 300, ("the abc the", "hello ab", "x")

@@ -17,8 +17,8 @@ from test_frequencies import table
 
 from vocabfreq import FrequencyTable
 from vocabfreq.cli import main
-from vocabfreq.formats import read, torchfile
-from vocabfreq.vocab import DraftVocab
+from vocabfreq.formats import read, torch_file
+from vocabfreq.frequencies.draft_vocab import DraftVocab
 
 Call = Callable[..., tuple[int, str, str]]
 IM_END = 264  # a stop id of the tiny tokenizer
@@ -96,7 +96,7 @@ def test_every_way_to_say_how_many(call: Call, counted: Path, tmp_path: Path) ->
     ]
     for options, wish in wishes:
         assert call("export", counted, *options, "-f", "token-map", "-o", out)[0] == 0
-        assert torchfile.load(out) == loaded.select(**wish).ranked.tolist()
+        assert torch_file.load(out) == loaded.select(**wish).ranked.tolist()
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_counts_take_no_size(call: Call, counted: Path, tmp_path: Path) -> None:
     assert call("export", counted, "-f", "token-freq", "-o", out)[0] == 0
     loaded = FrequencyTable.load(counted)
     counts = loaded.counts.sum(axis=0)
-    assert torchfile.load(out) == {int(i): int(counts[i]) for i in np.flatnonzero(counts)}
+    assert torch_file.load(out) == {int(i): int(counts[i]) for i in np.flatnonzero(counts)}
     assert call("export", counted, "-f", "vocab-freq", "-o", out)[0] == 4
     needs("vocab-freq")
     assert call("export", counted, "-f", "vocab-freq", "-o", out, "--force")[0] == 0
@@ -152,7 +152,7 @@ def test_keeping_a_token_by_its_text(call: Call, counted: Path, tok: Path, tmp_p
     out = tmp_path / "out.pt"
     options = ("--size", 3, "--pins", "none", "-t", tok, "-f", "token-map", "-o", out)
     assert call("export", counted, *options, "--keep", "<|im_end|>", "--keep", " the")[0] == 0
-    assert {IM_END, 258} <= set(torchfile.load(out))
+    assert {IM_END, 258} <= set(torch_file.load(out))
     code, _, err = call("export", counted, *options, "--keep", "hi")
     assert code == 1
     assert "--keep 'hi' is 2 tokens" in err
@@ -180,13 +180,13 @@ def test_export_selects_from_counts_of_others(call: Call, tmp_path: Path) -> Non
     assert code == 1 and "expected --pins none" in err
     options = ("--pins", "none", "-f", "token-map", "-o", out)
     assert call("export", vector, "--size", "50%", *options)[0] == 0
-    assert torchfile.load(out) == [1, 3]
+    assert torch_file.load(out) == [1, 3]
     assert call("export", vector, "--coverage", 0.85, "--keep", 2, *options)[0] == 0
-    assert torchfile.load(out) == [1, 3, 2]
+    assert torch_file.load(out) == [1, 3, 2]
     torch.save({7: 2, 3: 9}, vector)
     assert call("export", vector, "--size", 1, *options)[0] == 1
     assert call("export", vector, "--size", 1, "--rows", 8, *options)[0] == 0
-    assert torchfile.load(out) == [3]
+    assert torch_file.load(out) == [3]
 
 
 def test_counts_are_summed_up_in_words(call: Call, counted: Path, tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_export_honours_force_for_a_name(call: Call, counted: Path, tmp_path: Pa
     code, _, err = call("export", counted, *options)
     assert code == 1 and "--force" in err
     assert call("export", counted, *options, "--force")[0] == 0
-    assert len(torchfile.load(tmp_path / "freq_5.pt")) == 10
+    assert len(torch_file.load(tmp_path / "freq_5.pt")) == 10
 
 
 def test_export_of_ids_that_were_chosen_already(call: Call, tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_what_is_in_the_way_stays(call: Call, counted: Path, tmp_path: Path) -> 
 
 def test_convert_a_list_to_a_mapping_and_back(call: Call, tmp_path: Path) -> None:
     needs("mapping")
-    torchfile.save_plain([5, 1, 3], tmp_path / "freq_3.pt")
+    torch_file.save_plain([5, 1, 3], tmp_path / "freq_3.pt")
     code, out, err = call(
         "convert", tmp_path / "freq_3.pt", tmp_path / "m.pt", "-f", "mapping", "--rows", 8
     )
@@ -244,13 +244,13 @@ def test_convert_a_list_to_a_mapping_and_back(call: Call, tmp_path: Path) -> Non
     code, out, err = call(
         "convert", tmp_path / "m.pt", tmp_path / "t.pt", "-f", "token-map", "--json"
     )
-    assert torchfile.load(tmp_path / "t.pt") == [1, 3, 5]
+    assert torch_file.load(tmp_path / "t.pt") == [1, 3, 5]
     assert "has no ranking" in err
     assert json.loads(out)["size"] == 3
 
 
 def test_M11_convert_repairs_and_says_so(call: Call, tmp_path: Path) -> None:
-    torchfile.save_plain([2, 7, 1, 0, 3, 2], tmp_path / "freq_5.pt")
+    torch_file.save_plain([2, 7, 1, 0, 3, 2], tmp_path / "freq_5.pt")
     options = ("convert", tmp_path / "freq_5.pt", tmp_path / "v", "-f", "draft-vocab", "--rows", 8)
     code, _, err = call(*options)
     assert code == 1 and "--repair" in err
@@ -286,7 +286,7 @@ def test_convert_refuses_to_guess_to_invent_and_to_lose(call: Call, tmp_path: Pa
 
 
 def test_convert_from_a_hub(tmp_path: Path) -> None:
-    torchfile.save_plain([5, 1, 3], tmp_path / "freq_3.pt")
+    torch_file.save_plain([5, 1, 3], tmp_path / "freq_3.pt")
     np.save(tmp_path / "d2t.npy", np.array([1, 2]))
     np.save(tmp_path / "t2d.npy", np.array([False, True, False, True]))
     files = {p.name: p.read_bytes() for p in tmp_path.glob("*.*")}

@@ -30,10 +30,10 @@ from vocabfreq.errors import (
     SelectionError,
     VocabfreqError,
 )
-from vocabfreq.formats import FORMATS, KINDS, Counts, read, torchfile, write
-from vocabfreq.formats.how import MAX_ROWS
-from vocabfreq.formats.places import find
-from vocabfreq.vocab import DraftVocab
+from vocabfreq.formats import FORMATS, KINDS, Counts, read, torch_file, write
+from vocabfreq.formats.read_options import MAX_ROWS
+from vocabfreq.frequencies.draft_vocab import DraftVocab
+from vocabfreq.storage.places import find
 
 IDS = ("draft-vocab", "token-map", "npy", "mapping", "modelopt", "nemo", "json")
 TORCH_FREE = ("draft-vocab", "token-map", "token-freq", "npy", "json")
@@ -69,7 +69,7 @@ def saved(path: Path, value: Any) -> Path:
 
 
 def listed(path: Path, value: Any) -> Path:
-    torchfile.save_plain(value, path)
+    torch_file.save_plain(value, path)
     return path
 
 
@@ -466,14 +466,14 @@ def test_files_that_promise_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyP
             with pytest.raises(FileFormatError, match=f"is compressed .'archive/{name}'"):
                 read(tmp_path / "bomb.pt", kind, rows=8)
     with zipfile.ZipFile(tmp_path / "long.pt", "w") as archive:
-        archive.writestr("archive/data.pkl", bytes(torchfile.MAX_PICKLE + 1))
+        archive.writestr("archive/data.pkl", bytes(torch_file.MAX_PICKLE + 1))
     with pytest.raises(FileFormatError, match="a pickle of 20,971,521 bytes"):
         read(tmp_path / "long.pt")
     with zipfile.ZipFile(tmp_path / "large.pt", "w") as archive:
         archive.writestr("archive/data/0", b"")
     large = (tmp_path / "large.pt").read_bytes()
     place = large.index(b"PK\x01\x02") + 24  # the unpacked size, in the directory
-    size = (torchfile.MAX_BYTES + 1).to_bytes(4, "little")
+    size = (torch_file.MAX_BYTES + 1).to_bytes(4, "little")
     (tmp_path / "large.pt").write_bytes(large[:place] + size + large[place + 4 :])
     with pytest.raises(FileFormatError, match="unpacks to 268,435,457 bytes"):
         read(tmp_path / "large.pt")
@@ -485,7 +485,7 @@ def test_files_that_promise_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "d2t.npy").write_bytes(npy + bytes(80))
     with pytest.raises(FileFormatError, match="not a .npy file"):
         read(tmp_path / "d2t.npy")
-    monkeypatch.setattr(torchfile, "MAX_BYTES", 100)
+    monkeypatch.setattr(torch_file, "MAX_BYTES", 100)
     (tmp_path / "long.txt").write_text("1\n" * 100)
     with pytest.raises(FileFormatError, match="has 200 bytes"):
         read(tmp_path / "long.txt", rows=8)
@@ -738,7 +738,7 @@ def test_what_looks_local_is_never_downloaded(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").mkdir()
-    monkeypatch.setattr("vocabfreq.formats.places.open_folder", None)
+    monkeypatch.setattr("vocabfreq.storage.places.open_folder", None)
     with pytest.raises(FileFormatError, match="no file"):
         read(path)
     with pytest.raises(FileFormatError, match="no file"):
@@ -758,7 +758,7 @@ def test_addresses_on_the_hub(
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr(
-        "vocabfreq.formats.places.open_folder", lambda spec, error: asked.append(spec)
+        "vocabfreq.storage.places.open_folder", lambda spec, error: asked.append(spec)
     )
     assert find(address).name == file
     assert asked == [folder]
@@ -784,7 +784,7 @@ def test_counts_of_ids_that_are_never_emitted_are_left_out(tmp_path: Path) -> No
     tokenizer = msgspec.structs.replace(counted.tokenizer, size=2, absent=((1, 2),))
     meta = msgspec.structs.replace(counted.meta, tokenizer=tokenizer)
     write(FrequencyTable(counted.counts, counted.heldout, meta), tmp_path / "f", "token-freq")
-    assert torchfile.load(tmp_path / "f") == {0: 3, 2: 2}
+    assert torch_file.load(tmp_path / "f") == {0: 3, 2: 2}
 
 
 def test_what_would_be_lost_or_invented_is_refused(tmp_path: Path) -> None:
@@ -908,7 +908,7 @@ def test_hints_name_a_kind_only_if_it_reads_the_file(tmp_path: Path) -> None:
 def test_a_name_that_says_another_number_is_taken_when_forced(tmp_path: Path) -> None:
     out = tmp_path / "freq_7.pt"
     write(DraftVocab.from_ids([1, 0], rows=8), out, "token-map", force=True)
-    assert torchfile.load(out) == [1, 0]
+    assert torch_file.load(out) == [1, 0]
 
 
 def test_a_file_that_reads_back_differently_is_removed(
@@ -936,10 +936,10 @@ def test_equal_values_give_equal_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [1, 255, 256, 65_535, 65_536, 2**31, 2**40])
 def test_plain_values_are_what_torch_would_save(tmp_path: Path, number: int) -> None:
     for value in ([number, 0] * 1500, {number: 3, 0: number}):
-        torchfile.save_plain(value, tmp_path / "ours")
+        torch_file.save_plain(value, tmp_path / "ours")
         torch.save(value, tmp_path / "theirs")
         assert torch.load(tmp_path / "ours", weights_only=True) == value
-        assert torchfile.load(tmp_path / "theirs") == value
+        assert torch_file.load(tmp_path / "theirs") == value
 
 
 def test_without_torch(tmp_path: Path) -> None:
@@ -965,8 +965,8 @@ for kind in ("mapping", "nemo", "modelopt"):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("pip install 'vocabfreq[runtime]'") == 3
-    assert torchfile.load(tmp_path / "token-map") == [5, 1]
-    assert torchfile.load(tmp_path / "token-freq") == {1: 9, 5: 2}
+    assert torch_file.load(tmp_path / "token-map") == [5, 1]
+    assert torch_file.load(tmp_path / "token-freq") == {1: 9, 5: 2}
 
 
 # Selecting from counts of strangers.
@@ -1013,5 +1013,5 @@ def test_token_freq_names_what_may_fill_when_there_are_holes(tmp_path: Path) -> 
     holed = with_absent([[5, 0, 0, 3, 0, 0]], absent=((1, 2), (5, 6)))
     for counted, held in ((padded, {0: 5, 2: 3}), (holed, {0: 5, 3: 3, 2: 0, 4: 0})):
         write(counted, tmp_path / "f.pt", "token-freq")
-        assert torchfile.load(tmp_path / "f.pt") == held
-        assert list(torchfile.load(tmp_path / "f.pt")) == list(held)
+        assert torch_file.load(tmp_path / "f.pt") == held
+        assert list(torch_file.load(tmp_path / "f.pt")) == list(held)

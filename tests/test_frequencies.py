@@ -14,9 +14,9 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from vocabfreq import FrequencyTable
-from vocabfreq.comparing import differences, overlap
 from vocabfreq.errors import FileFormatError, MismatchError, RefusedError, SelectionError
-from vocabfreq.records import EncoderRecord, Metadata, SourceRecord, TokenizerRecord
+from vocabfreq.frequencies.comparing import differences, overlap
+from vocabfreq.frequencies.metadata import EncoderRecord, Metadata, SourceRecord, TokenizerRecord
 
 
 def table(

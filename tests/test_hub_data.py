@@ -22,10 +22,10 @@ from hubserver import Fault, HubServer, Kind
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from vocabfreq import CountOptions, FrequencyTable, count
+from vocabfreq.corpus.hub_datasets import is_data_set, parse
+from vocabfreq.corpus.hub_files import _Reader
 from vocabfreq.errors import SourceError
-from vocabfreq.resolve import looks_like_repo
-from vocabfreq.sources.hub_data import is_data_set, parse
-from vocabfreq.sources.hub_files import _Reader
+from vocabfreq.storage.resolve import looks_like_repo
 
 TRAIN = [f"Row {n} of the training split, where the quick brown fox jumps." for n in range(40)]
 TEST = ["Ein Test mit Umlauten: Äpfel, Öl, Übermut.", "次は日本語です。", "🙂 done"]

@@ -28,7 +28,14 @@ import triton  # noqa: E402  the variable comes first
 import triton.language as tl  # noqa: E402
 from torch import Tensor  # noqa: E402
 
-from vocabfreq.runtime import kernels, keys, launch, noise, reference, tuning  # noqa: E402
+from vocabfreq.runtime import (  # noqa: E402
+    kernels,
+    launch,
+    noise,
+    packed_keys,
+    reference,
+    tuning,
+)
 from vocabfreq.runtime.bitmask import allowed  # noqa: E402
 from vocabfreq.runtime.reference import Draw  # noqa: E402
 
@@ -81,7 +88,7 @@ def head_is_right(hidden: Tensor, weight: Tensor, ids: Tensor | None, **options:
     assert launch.greedy(hidden, weight, ids, **options).equal(wanted)
     out, scratch = poisoned(hidden, len(weight))
     assert launch.greedy(hidden, weight, ids, **options, out=out, scratch=scratch) is out
-    assert out.equal(keys.ids_of(wanted))
+    assert out.equal(packed_keys.ids_of(wanted))
 
 
 def logits_are_right(logits: Tensor, ids: Tensor | None, bitmask: Tensor | None = None) -> None:
@@ -89,7 +96,7 @@ def logits_are_right(logits: Tensor, ids: Tensor | None, bitmask: Tensor | None 
     assert launch.greedy_logits(logits, ids, bitmask).equal(wanted)
     out, scratch = poisoned(logits, logits.shape[1])
     assert launch.greedy_logits(logits, ids, bitmask, out=out, scratch=scratch) is out
-    assert out.equal(keys.ids_of(wanted))
+    assert out.equal(packed_keys.ids_of(wanted))
 
 
 def poisoned(like: Tensor, rows: int) -> tuple[Tensor, Tensor]:
@@ -184,14 +191,14 @@ def test_r11_a_grammar_that_allows_some_none_or_all(device: str, share: float) -
         ints(3, 70).to(device), ids.to(device), draw(3, device, 1.0), bitmask
     )
     if not share:
-        assert (drawn.keys == keys.NOTHING).all()
+        assert (drawn.keys == packed_keys.NOTHING).all()
         assert (drawn.logits == -INF).all() and (drawn.logsumexp == -INF).all()
 
 
 def test_r11_an_allowed_minus_infinity_beats_a_forbidden_number(device: str) -> None:
     logits = torch.tensor([[5.0, -INF, NAN]], device=device)
     bitmask = torch.tensor([[0b110]], dtype=torch.int32, device=device)
-    assert keys.ids_of(launch.greedy_logits(logits, None, bitmask)).tolist() == [1]
+    assert packed_keys.ids_of(launch.greedy_logits(logits, None, bitmask)).tolist() == [1]
 
 
 def special(device: str) -> Tensor:
@@ -204,7 +211,7 @@ def special(device: str) -> Tensor:
 def test_r4_rows_of_nan_and_infinities(device: str) -> None:
     ids = torch.arange(100, 170, device=device)
     key = launch.greedy_logits(special(device), ids)
-    assert keys.ids_of(key).tolist() == [100, 100, 100, 150]
+    assert packed_keys.ids_of(key).tolist() == [100, 100, 100, 150]
     logits_are_right(special(device), ids)
     for shape in ({}, {"soft_cap": 30.0}):
         for temperature in (0.0, 1.0):
@@ -212,7 +219,7 @@ def test_r4_rows_of_nan_and_infinities(device: str) -> None:
             found = launch.sample_logits(special(device), ids, how)
             wanted = reference.sample_logits(special(device), ids, how)
             assert found.keys[:2].equal(wanted.keys[:2]) and found.keys[3] == wanted.keys[3]
-            assert keys.ids_of(found.keys).equal(keys.ids_of(wanted.keys))
+            assert packed_keys.ids_of(found.keys).equal(packed_keys.ids_of(wanted.keys))
             torch.testing.assert_close(found.logits, wanted.logits)
             torch.testing.assert_close(found.logsumexp, wanted.logsumexp)
 
@@ -221,21 +228,21 @@ def test_r4_a_head_whose_products_are_nan(device: str) -> None:
     bias = torch.tensor([NAN, -INF, NAN, -INF], device=device)
     ids = torch.tensor([9, 4, 7, 5], device=device)
     key = launch.greedy(ints(2, 16).to(device), ints(4, 16).to(device), ids, bias)
-    assert keys.ids_of(key).tolist() == [4, 4]
+    assert packed_keys.ids_of(key).tolist() == [4, 4]
 
 
 def test_r3_a_tie_goes_to_the_lowest_target_id(device: str) -> None:
     hidden, weight = torch.ones(20, 16, device=device), torch.ones(200, 16, device=device)
     ids = shuffled(200).to(device)
     for key in (launch.greedy(hidden, weight, ids), launch.greedy_logits(hidden @ weight.T, ids)):
-        assert (keys.ids_of(key) == ids.min()).all()
+        assert (packed_keys.ids_of(key) == ids.min()).all()
 
 
 def test_r12_the_zeros_tie(device: str) -> None:
     logits = torch.tensor([[-0.0, 0.0], [0.0, -0.0], [-1.0, -0.0]], device=device)
-    assert keys.ids_of(launch.greedy_logits(logits, None)).tolist() == [0, 0, 1]
+    assert packed_keys.ids_of(launch.greedy_logits(logits, None)).tolist() == [0, 0, 1]
     swapped = torch.tensor([8, 3], device=device)
-    assert keys.ids_of(launch.greedy_logits(logits, swapped)).tolist() == [3, 3, 3]
+    assert packed_keys.ids_of(launch.greedy_logits(logits, swapped)).tolist() == [3, 3, 3]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -243,7 +250,7 @@ def test_random_numbers_within_the_rounding_bound(device: str, dtype: torch.dtyp
     generator = torch.Generator().manual_seed(7)
     hidden = torch.randn(17, 200, generator=generator).to(device, dtype)
     weight = torch.randn(130, 200, generator=generator).to(device, dtype)
-    chosen = keys.ids_of(launch.greedy(hidden, weight, None))
+    chosen = packed_keys.ids_of(launch.greedy(hidden, weight, None))
     exact = hidden.double() @ weight.double().T
     bound = 200 * 2.0**-23 * (hidden.double().abs() @ weight.double().abs().T).amax(1)
     lost = exact.amax(1) - exact.gather(1, chosen[:, None])[:, 0]
@@ -294,10 +301,10 @@ def test_samples_are_the_references(device: str, batch: int, shape: dict[str, fl
         launch.sample(hidden, weight, ids.to(device), how, bitmask=bitmask),
         launch.sample_logits(logits, ids.to(device), how, bitmask),
     ):
-        noisy, best = keys.values_of(found.keys), keys.values_of(wanted.keys)
+        noisy, best = packed_keys.values_of(found.keys), packed_keys.values_of(wanted.keys)
         torch.testing.assert_close(noisy, best, rtol=0, atol=1e-4)
         same = found.keys == wanted.keys
-        same |= keys.ids_of(found.keys) == keys.ids_of(wanted.keys)
+        same |= packed_keys.ids_of(found.keys) == packed_keys.ids_of(wanted.keys)
         assert same.float().mean() > 0.9
         torch.testing.assert_close(found.logits[same], wanted.logits[same], rtol=0, atol=1e-4)
         exact = cooled(logits, how, ids.to(device), bitmask).logsumexp(1).float()

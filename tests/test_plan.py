@@ -17,7 +17,14 @@ from hypothesis import strategies as st
 from test_cli import run
 
 from vocabfreq import CountOptions, load_tokenizer
-from vocabfreq.counting import count_part, run_plan
+from vocabfreq.corpus import sources as cutting
+from vocabfreq.corpus.sources import parse_source
+from vocabfreq.counting.build import count_part, run_plan
+from vocabfreq.counting.merging import Report, Sums, merge_partials, report_of
+from vocabfreq.counting.partial_files import load_partial, partial_path
+from vocabfreq.counting.plan import Plan, make_plan
+from vocabfreq.counting.planfile import check_plan_place, lasting_sources, load_plan, save_plan
+from vocabfreq.counting.progress import standing_of
 from vocabfreq.errors import (
     CountError,
     FileFormatError,
@@ -25,13 +32,6 @@ from vocabfreq.errors import (
     OverwriteError,
     SourceError,
 )
-from vocabfreq.gathering import Report, Sums, merge_partials, report_of
-from vocabfreq.partials import load_partial, partial_path
-from vocabfreq.planfile import check_plan_place, lasting_sources, load_plan, save_plan
-from vocabfreq.planning import Plan, make_plan
-from vocabfreq.sources import plan as cutting
-from vocabfreq.sources.plan import parse_source
-from vocabfreq.standing import standing_of
 
 TEXTS = [f"abc {'the ' * (n % 5)}{n} hello é {n * 7919}" for n in range(240)]
 

@@ -41,7 +41,7 @@ from vocabfreq.errors import (
     VocabfreqError,
 )
 from vocabfreq.formats import Counts, write
-from vocabfreq.vocab import DraftVocab
+from vocabfreq.frequencies.draft_vocab import DraftVocab
 
 IDS = [7, 2, 5, 11]
 KEPT = [2, 5, 7, 11]
@@ -724,7 +724,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("vocabfreq.checkpoints.writer.os.write", full)
+    monkeypatch.setattr("vocabfreq.checkpoints.writing.os.write", full)
     with pytest.raises(VocabfreqError, match="failed: .* No space left"):
         prune_drafter(drafter, vocab(), tmp_path / "out")
     assert [p.name for p in tmp_path.iterdir()] == ["d"]

@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 from conftest import report, save_tokenizer, tiny_tokenizer
 
-from vocabfreq import CountOptions, VocabfreqError, load_tokenizer, rayengine, rayreduce
-from vocabfreq.counting import run_plan
+from vocabfreq import CountOptions, VocabfreqError, load_tokenizer
+from vocabfreq.counting import ray_cluster, rayreduce
+from vocabfreq.counting.build import run_plan
+from vocabfreq.counting.merging import Report, merge_partials
+from vocabfreq.counting.plan import Plan, make_plan
+from vocabfreq.counting.ray_cluster import _placed, ray_session
+from vocabfreq.counting.rayreduce import merge_on_ray
 from vocabfreq.errors import CountError, SourceError
-from vocabfreq.gathering import Report, merge_partials
-from vocabfreq.planning import Plan, make_plan
-from vocabfreq.rayengine import _placed, ray_session
-from vocabfreq.rayreduce import merge_on_ray
 
 if find_spec("ray") is None and not os.environ.get("VOCABFREQ_REQUIRE_REAL"):
     pytest.skip("ray is not installed", allow_module_level=True)
@@ -120,7 +121,7 @@ class Killing:
         self.name, self.folder, self.times = name, folder, times
 
     def __call__(self, task: Any, job: Any, tokenizer: bytes) -> Any:
-        from vocabfreq.rayengine import count_on_node
+        from vocabfreq.counting.ray_cluster import count_on_node
 
         if task.shard.name == self.name:
             deaths = len(list(self.folder.iterdir()))
@@ -146,7 +147,7 @@ def test_F11_a_killed_worker_is_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    monkeypatch.setattr(rayengine, "count_on_node", killing("s4.jsonl", tmp_path, 2))
+    monkeypatch.setattr(ray_cluster, "count_on_node", killing("s4.jsonl", tmp_path, 2))
     found = run_plan(planned(tok, corpus, tmp_path / "ray", engine="ray"))
     assert len(list((tmp_path / "deaths").iterdir())) == 2
     assert same(found, local)
@@ -156,7 +157,7 @@ def test_F11_a_shard_that_kills_every_worker_is_named_and_the_others_kept(
     ray: Any, tok: Path, corpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    monkeypatch.setattr(rayengine, "count_on_node", killing("s4.jsonl", tmp_path, 99))
+    monkeypatch.setattr(ray_cluster, "count_on_node", killing("s4.jsonl", tmp_path, 99))
     with pytest.raises(CountError, match=r"s4\.jsonl: Ray gave up after 4 attempts"):
         run_plan(planned(tok, corpus, tmp_path / "ray", engine="ray"))
     assert len(parts(tmp_path / "ray")) == SHARDS - 1
@@ -178,9 +179,9 @@ def test_a_shard_that_cannot_be_read_is_named(
 def test_a_work_dir_that_is_not_shared_is_told(
     ray: Any, tok: Path, corpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from vocabfreq.tasks import Done
+    from vocabfreq.counting.tasks import Done
 
-    monkeypatch.setattr(rayengine, "count_on_node", lambda *_: [Done(1, 1, 1, 1)])
+    monkeypatch.setattr(ray_cluster, "count_on_node", lambda *_: [Done(1, 1, 1, 1)])
     with pytest.raises(CountError, match="every node shares"):
         run_plan(planned(tok, corpus[:1], tmp_path / "ray", engine="ray"))
 

@@ -8,7 +8,7 @@ from rankwork import SIZE, on_each_rank, one_rank, work
 from torch.multiprocessing.spawn import spawn
 
 from vocabfreq.errors import HeadError
-from vocabfreq.runtime.shards import bounds
+from vocabfreq.runtime.tensor_parallel import bounds
 
 
 @pytest.mark.parametrize("ranks", [2, 3])

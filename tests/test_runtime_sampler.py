@@ -7,7 +7,7 @@ from heads import DTYPES, INF, NAN, bitmask_of, by_definition, head_of, numbers,
 from vocabfreq import DraftVocab
 from vocabfreq.errors import HeadError
 from vocabfreq.runtime import GreedySampler, PrunedHead, draft_chain, prune_lm_head, reference
-from vocabfreq.runtime.keys import ids_of
+from vocabfreq.runtime.packed_keys import ids_of
 from vocabfreq.runtime.sampler import parts_of
 
 POISON = -77
@@ -161,11 +161,11 @@ def test_torch_compile_traces_in_one_graph_and_agrees() -> None:
 
 
 def test_custom_ops_are_registered_as_torch_wants_them() -> None:
-    from vocabfreq.runtime import ops
+    from vocabfreq.runtime import custom_ops
 
     head, hidden = head_of(), numbers(3, 24)
     args = (hidden, *parts_of(head), None, False, False, poisoned(3))
-    result = torch.library.opcheck(ops.greedy, args, raise_exception=False)
+    result = torch.library.opcheck(custom_ops.greedy, args, raise_exception=False)
     assert set(result.values()) == {"SUCCESS"}, result
 
 

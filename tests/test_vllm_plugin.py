@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from vocabfreq import DraftVocab
 from vocabfreq.errors import FileFormatError, MismatchError, RefusedError, SelectionError
-from vocabfreq.integrations.vllm.asked import Asked, asked_of
-from vocabfreq.integrations.vllm.drafter import prune_drafter
+from vocabfreq.vllm.config import Asked, asked_of
+from vocabfreq.vllm.drafter import prune_drafter
 
 V, H = 100, 24
 
@@ -242,8 +242,8 @@ def test_ids_of_another_tokenizer_are_refused(tok: Path, tmp_path: Path) -> None
 def test_a_tokenizer_of_the_hub_is_compared_where_it_lies(
     tok: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from vocabfreq.checkpoints import fingerprints
-    from vocabfreq.integrations.vllm.kept import kept_ids
+    from vocabfreq.tokenizer import fingerprint
+    from vocabfreq.vllm.kept import kept_ids
 
     vocab = DraftVocab.from_ids(kept(), rows=V, tokenizer="0" * 64)
     vocab.save(tmp_path / "other.safetensors")
@@ -253,7 +253,7 @@ def test_a_tokenizer_of_the_hub_is_compared_where_it_lies(
     )
     cached = {("org/model", "tokenizer.json", "a"): str(tok / "tokenizer.json")}
     monkeypatch.setattr(
-        fingerprints,
+        fingerprint,
         "try_to_load_from_cache",
         lambda name, file, revision: cached.get((name, file, revision)),
     )
@@ -264,7 +264,7 @@ def test_a_tokenizer_of_the_hub_is_compared_where_it_lies(
 
 
 def test_names_that_are_no_repo_pass(ids: Asked) -> None:
-    from vocabfreq.integrations.vllm.kept import kept_ids
+    from vocabfreq.vllm.kept import kept_ids
 
     target = SimpleNamespace(tokenizer="/no/such/folder", get_vocab_size=lambda: V)
     assert len(kept_ids(ids, target)[0]) == 30
@@ -356,7 +356,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Any:
     import sys
     from types import ModuleType
 
-    from vocabfreq.integrations.vllm import hooks
+    from vocabfreq.vllm import plugin
 
     class EngineArgs:
         def __init__(self, **config: Any) -> None:
@@ -373,19 +373,19 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Any:
         def load_model(self, target: Any) -> str:
             return f"loaded for {target}"
 
-    names = {"vllm.engine.arg_utils": EngineArgs, hooks.LOADERS[0][0]: SpecDecodeBaseProposer}
+    names = {"vllm.engine.arg_utils": EngineArgs, plugin.LOADERS[0][0]: SpecDecodeBaseProposer}
     for name, held in names.items():
         parts = name.split(".")
         for depth in range(1, len(parts) + 1):
             path = ".".join(parts[:depth])
             monkeypatch.setitem(sys.modules, path, sys.modules.get(path) or ModuleType(path))
         setattr(sys.modules[name], held.__name__, held)
-    monkeypatch.setattr(hooks, "_hooked", [])
-    return SimpleNamespace(Args=EngineArgs, Proposer=SpecDecodeBaseProposer, hooks=hooks)
+    monkeypatch.setattr(plugin, "_hooked", [])
+    return SimpleNamespace(Args=EngineArgs, Proposer=SpecDecodeBaseProposer, hooks=plugin)
 
 
 def test_the_plugin_is_inert_unless_it_is_asked_for(engine: Any, ids: Asked) -> None:
-    from vocabfreq.integrations.vllm import register
+    from vocabfreq.vllm import register
 
     register()
     register()  # twice is once

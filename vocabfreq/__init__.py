@@ -7,25 +7,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vocabfreq.checkpoints.checking import check_drafter
+    from vocabfreq.checkpoints.checks import check_drafter
     from vocabfreq.checkpoints.pruning import prune_drafter
-    from vocabfreq.counting import count
+    from vocabfreq.corpus.sources import Source
+    from vocabfreq.counting.build import count
+    from vocabfreq.counting.plan import CountOptions
     from vocabfreq.errors import VocabfreqError
-    from vocabfreq.frequencies import FrequencyTable
-    from vocabfreq.planning import CountOptions
-    from vocabfreq.sources.plan import Source
-    from vocabfreq.tokenizer import load_tokenizer
-    from vocabfreq.vocab import DraftVocab
+    from vocabfreq.frequencies.draft_vocab import DraftVocab
+    from vocabfreq.frequencies.table import FrequencyTable
+    from vocabfreq.tokenizer.info import load_tokenizer
 
 _HOMES = {
-    "CountOptions": "vocabfreq.planning",
-    "DraftVocab": "vocabfreq.vocab",
-    "FrequencyTable": "vocabfreq.frequencies",
-    "Source": "vocabfreq.sources.plan",
+    "CountOptions": "vocabfreq.counting.plan",
+    "DraftVocab": "vocabfreq.frequencies.draft_vocab",
+    "FrequencyTable": "vocabfreq.frequencies.table",
+    "Source": "vocabfreq.corpus.sources",
     "VocabfreqError": "vocabfreq.errors",
-    "check_drafter": "vocabfreq.checkpoints.checking",
-    "count": "vocabfreq.counting",
-    "load_tokenizer": "vocabfreq.tokenizer",
+    "check_drafter": "vocabfreq.checkpoints.checks",
+    "count": "vocabfreq.counting.build",
+    "load_tokenizer": "vocabfreq.tokenizer.info",
     "prune_drafter": "vocabfreq.checkpoints.pruning",
 }
 

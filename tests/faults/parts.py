@@ -7,7 +7,7 @@ import numpy as np
 
 from faults.kills import each
 from faults.scene import Attempt, Row, Scene
-from vocabfreq.partials import load_partial
+from vocabfreq.counting.partial_files import load_partial
 
 
 def kept(scene: Scene) -> Attempt:

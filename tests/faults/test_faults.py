@@ -11,8 +11,8 @@ from conftest import Lines, report
 
 from faults import disks, kills, pairs, parts, reads, signals
 from faults.scene import Row, Scene
-from vocabfreq.atomic import remove_leftovers, write_atomically
-from vocabfreq.workdir import LOCK, remove_work_dir
+from vocabfreq.counting.workdir import LOCK, remove_work_dir
+from vocabfreq.storage.atomic import remove_leftovers, write_atomically
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 from drafters import Raw, load, random_bits, save, write_folder
 
-from vocabfreq.checkpoints.checking import check_drafter
+from vocabfreq.checkpoints.checks import check_drafter
 from vocabfreq.checkpoints.pruning import prune_drafter
-from vocabfreq.vocab import DraftVocab
+from vocabfreq.frequencies.draft_vocab import DraftVocab
 
 V, H = 49_152, 576
 DRAFTER = Path(__file__).parents[3] / "shared" / "smollm2-eagle"

@@ -9,7 +9,7 @@ import pytest
 from real.conftest import Subject, assert_counts, true_counts, write_lines
 from real.documents import is_newer, newer_documents
 from vocabfreq import CountOptions, FrequencyTable, count
-from vocabfreq.encoding import EncoderName
+from vocabfreq.tokenizer.encoders import EncoderName
 
 ENCODERS: list[EncoderName] = ["tokenizers", "auto"]
 

@@ -12,9 +12,9 @@ import pytest
 
 from real.conftest import Subject, assert_counts, true_counts, write_lines
 from vocabfreq import CountOptions, FrequencyTable, count
-from vocabfreq.encoding import Encoded, GigatokenEncoder
+from vocabfreq.corpus import blocks, peek, sources, stdin
 from vocabfreq.errors import SourceError
-from vocabfreq.sources import blocks, peek, plan, stdin
+from vocabfreq.tokenizer.encoders import Encoded, GigatokenEncoder
 
 pytestmark = pytest.mark.real
 
@@ -77,7 +77,7 @@ def test_only_the_shard_with_the_difference_is_counted_again(
     """The plant is in the first shard, of which much is checked; of the others it is 0.1 %."""
     parts = (texts[:800], texts[800:])
     files = [write_lines(tmp_path / f"{n}.jsonl", part) for n, part in enumerate(parts)]
-    monkeypatch.setattr(plan, "SMALLEST", max(file.stat().st_size for file in files))
+    monkeypatch.setattr(sources, "SMALLEST", max(file.stat().st_size for file in files))
     table = counted(tmp_path / "*.jsonl", llama3.folder)
     assert_counts(table, true_counts(llama3.folder, texts))
     assert table.meta.encoder.name == "gigatoken+tokenizers"

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vocabfreq.vocab import DraftVocab
+from vocabfreq.frequencies.draft_vocab import DraftVocab
 
 SHARED = Path(__file__).parents[3] / "shared"
 TARGET = os.environ.get("VOCABFREQ_SMOLLM2")

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from vocabfreq import CountOptions, count
-from vocabfreq.vocab import DraftVocab
+from vocabfreq.frequencies.draft_vocab import DraftVocab
 
 if find_spec("vllm") is not None:  # torch, which the helpers need, comes with it
     from real.tinydrafters import write_eagle1

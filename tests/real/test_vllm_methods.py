@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from vocabfreq.vocab import DraftVocab
+from vocabfreq.frequencies.draft_vocab import DraftVocab
 
 if find_spec("vllm") is not None:  # torch, which the helpers need, comes with it
     from real import tinydrafters

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from vocabfreq.vocab import DraftVocab
+from vocabfreq.frequencies.draft_vocab import DraftVocab
 
 if find_spec("vllm") is not None:  # torch, which the helpers need, comes with it
     import torch

@@ -23,15 +23,15 @@ def _said(arguments: dict[str, Any]) -> list[str] | None:
 
 
 def _main(cases: Path, result: Path) -> None:
-    from vocabfreq.integrations.vllm import hooks
+    from vocabfreq.vllm import plugin
 
     told = json.loads(cases.read_text())
-    known = hooks.LOADERS
+    known = plugin.LOADERS
     (one, name), (two, other) = known
-    hooks.LOADERS = ((one, f"Other{name}"), (two, f"Other{other}"))
+    plugin.LOADERS = ((one, f"Other{name}"), (two, f"Other{other}"))
     said = {f"other-vllm-{case}": _said(told[case]) for case in ("fine", "not-asked")}
-    hooks.LOADERS = known
-    hooks.hook()
+    plugin.LOADERS = known
+    plugin.hook()
     said |= {case: _said(arguments) for case, arguments in told.items()}
     result.write_text(json.dumps(said))
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from vocabfreq.errors import FileFormatError
-from vocabfreq.formats.how import MAX_ROWS, short
-from vocabfreq.resolve import looks_like_repo
+from vocabfreq.formats.read_options import MAX_ROWS, short
+from vocabfreq.storage.resolve import looks_like_repo
 
 CONFIG = "config.json"
 MAX_BYTES = 16 << 20

@@ -3,14 +3,14 @@
 import json
 from pathlib import Path
 
-from vocabfreq.atomic import write_atomically
 from vocabfreq.checkpoints.config import CONFIG, ModelConfig
 from vocabfreq.checkpoints.folder import SINGLE, Checkpoint
 from vocabfreq.checkpoints.headrows import HEAD, Head
 from vocabfreq.checkpoints.output import copy_small_files
 from vocabfreq.checkpoints.tensors import Ids
-from vocabfreq.checkpoints.writer import Piece, copied, numbers, picked, write_safetensors
-from vocabfreq.vocab import DraftVocab
+from vocabfreq.checkpoints.writing import Piece, copied, numbers, picked, write_safetensors
+from vocabfreq.frequencies.draft_vocab import DraftVocab
+from vocabfreq.storage.atomic import write_atomically
 
 MAPS = ("d2t", "t2d")
 

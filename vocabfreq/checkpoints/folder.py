@@ -12,7 +12,7 @@ from vocabfreq.checkpoints.header import read_header
 from vocabfreq.checkpoints.tensors import FileBytes, Tensor
 from vocabfreq.checkpoints.torchbin import read_torch_file
 from vocabfreq.errors import FileFormatError
-from vocabfreq.manifest import leaves_folder
+from vocabfreq.storage.manifest import leaves_folder
 
 SINGLE, INDEX, TORCH = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
 MAX_JSON = 64 << 20

@@ -7,9 +7,9 @@ from vocabfreq.checkpoints.headrows import HEAD, Head, embedding, plain_head
 from vocabfreq.checkpoints.kinds import find
 from vocabfreq.checkpoints.tensors import Tensor, is_map
 from vocabfreq.errors import FileFormatError
-from vocabfreq.formats.how import How
-from vocabfreq.formats.maps import vocab_from_map
-from vocabfreq.vocab import DraftVocab
+from vocabfreq.formats.d2t import vocab_from_map
+from vocabfreq.formats.read_options import How
+from vocabfreq.frequencies.draft_vocab import DraftVocab
 
 CHECK = "vocabfreq check says what is wrong with the folder, and what engines make of it"
 

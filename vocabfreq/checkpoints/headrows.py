@@ -8,7 +8,7 @@ import numpy as np
 from vocabfreq.checkpoints.kinds import find
 from vocabfreq.checkpoints.tensors import Ids, Tensor
 from vocabfreq.errors import FileFormatError, SelectionError
-from vocabfreq.vocab import DraftVocab
+from vocabfreq.frequencies.draft_vocab import DraftVocab
 
 HEAD, EMBEDDINGS = "lm_head.weight", ("embed_tokens.weight", "wte.weight")
 PER_ROW = ("bias", "weight_scale", "weight_zero_point")

@@ -13,7 +13,6 @@ from typing import Any
 
 from vocabfreq.checkpoints.config import ModelConfig, read_config
 from vocabfreq.checkpoints.drafter import write_drafter
-from vocabfreq.checkpoints.fingerprints import check_tokenizers
 from vocabfreq.checkpoints.folder import Checkpoint, open_checkpoint
 from vocabfreq.checkpoints.head import own_head, target_head
 from vocabfreq.checkpoints.headrows import Head, embedding, is_head_tensor
@@ -24,7 +23,8 @@ from vocabfreq.checkpoints.tokenmap import write_token_map
 from vocabfreq.checkpoints.verify import verify
 from vocabfreq.errors import FileFormatError, RefusedError
 from vocabfreq.formats.choosing import Chooser, choose
-from vocabfreq.vocab import DraftVocab
+from vocabfreq.frequencies.draft_vocab import DraftVocab
+from vocabfreq.tokenizer.fingerprint import check_tokenizers
 
 
 @dataclass(frozen=True, repr=False)

@@ -7,7 +7,7 @@ from vocabfreq.checkpoints.config import CONFIG
 from vocabfreq.checkpoints.folder import INDEX, SINGLE, read_index
 from vocabfreq.checkpoints.headrows import is_head_tensor
 from vocabfreq.errors import FileFormatError
-from vocabfreq.resolve import Folder, open_folder
+from vocabfreq.storage.resolve import Folder, open_folder
 
 
 def local_folder(model: str | Path, wanted: Callable[[str], bool] = is_head_tensor) -> Path:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from vocabfreq.checkpoints.config import ModelConfig, read_config
 from vocabfreq.checkpoints.findings import Finding, finding
-from vocabfreq.checkpoints.fingerprints import TOKENIZER, tokenizer_sha256
 from vocabfreq.checkpoints.folder import open_checkpoint
 from vocabfreq.checkpoints.head import target_head
 from vocabfreq.checkpoints.headrows import is_head_tensor
 from vocabfreq.errors import FileFormatError
+from vocabfreq.tokenizer.fingerprint import TOKENIZER, tokenizer_sha256
 
 
 def check_target(config: ModelConfig, target: Path, has_head: bool) -> Iterator[Finding]:

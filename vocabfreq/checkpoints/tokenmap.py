@@ -4,7 +4,7 @@ from pathlib import Path
 
 from vocabfreq.checkpoints.output import new_folder
 from vocabfreq.formats.writing import write
-from vocabfreq.vocab import DraftVocab
+from vocabfreq.frequencies.draft_vocab import DraftVocab
 
 
 def write_token_map(vocab: DraftVocab, out: Path, force: bool = False) -> Path:

@@ -10,7 +10,7 @@ from typing import Any
 
 from vocabfreq.checkpoints.tensors import MemoryBytes, Tensor
 from vocabfreq.errors import FileFormatError
-from vocabfreq.extras import require
+from vocabfreq.storage.extras import require
 
 DTYPES = {
     "bool": "BOOL",

@@ -10,9 +10,9 @@ from vocabfreq.checkpoints.drafter import MAPS, head_pieces
 from vocabfreq.checkpoints.folder import open_checkpoint
 from vocabfreq.checkpoints.headrows import Head
 from vocabfreq.checkpoints.tensors import Ids, Tensor
-from vocabfreq.checkpoints.writer import Piece
+from vocabfreq.checkpoints.writing import Piece
 from vocabfreq.errors import FileFormatError
-from vocabfreq.vocab import DraftVocab
+from vocabfreq.frequencies.draft_vocab import DraftVocab
 
 
 def verify(folder: Path, head: Head, vocab: DraftVocab, places: Ids) -> None:

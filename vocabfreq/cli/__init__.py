@@ -15,7 +15,7 @@ from vocabfreq.cli.check import check
 from vocabfreq.cli.compare import compare
 from vocabfreq.cli.convert import convert
 from vocabfreq.cli.count import count
-from vocabfreq.cli.evaluate import evaluate
+from vocabfreq.cli.eval import evaluate
 from vocabfreq.cli.export import export
 from vocabfreq.cli.merge import merge
 from vocabfreq.cli.plan import plan

@@ -10,7 +10,7 @@ from vocabfreq.cli import render
 from vocabfreq.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from vocabfreq.advising import Advice, Point
+    from vocabfreq.measure.advise import Advice, Point
 
 ROWS = 12
 
@@ -49,10 +49,10 @@ def advise(
     """
     import numpy as np
 
-    from vocabfreq import measured
-    from vocabfreq.advising import Costs, lengths_by_coverage
-    from vocabfreq.advising import advise as advise_on
-    from vocabfreq.frequencies import FrequencyTable
+    from vocabfreq.frequencies.table import FrequencyTable
+    from vocabfreq.measure import measured
+    from vocabfreq.measure.advise import Costs, lengths_by_coverage
+    from vocabfreq.measure.advise import advise as advise_on
 
     table = FrequencyTable.load(file)
     coverage = np.concatenate([[0.0], table.coverage_curve()])

@@ -9,7 +9,7 @@ from vocabfreq.cli import render
 from vocabfreq.cli.options import OUTPUT, JsonOption
 
 if TYPE_CHECKING:
-    from vocabfreq.benching import Cell, Result, Timing
+    from vocabfreq.measure.bench import Cell, Result, Timing
 
 
 class DtypeChoice(StrEnum):
@@ -66,7 +66,7 @@ def bench(
     meant to take less than half a minute on two cores.
     """
     counts = _numbers(sizes, "--sizes"), _numbers(batch_sizes, "--batch-sizes")
-    from vocabfreq import benching
+    from vocabfreq.measure import bench as benching
 
     setup = benching.usual(
         device.value,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from vocabfreq.cli.counted import (
+from vocabfreq.cli.build_options import (
     COUNT,
     OUTPUT,
     AddressOption,

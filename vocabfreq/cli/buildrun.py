@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vocabfreq.atomic import remove_leftovers_of
 from vocabfreq.cli import render
-from vocabfreq.counting import run_plan
+from vocabfreq.corpus.bad_rows import BEYOND_ROWS, BROKEN, REMARKS, SURROGATE, TRUNCATED, bad_rows
+from vocabfreq.counting.build import run_plan
+from vocabfreq.counting.merging import Report
+from vocabfreq.counting.partial_files import SUFFIX
+from vocabfreq.counting.plan import Plan
+from vocabfreq.counting.tasks import Done, Remark
+from vocabfreq.counting.workdir import remove_work_dir
 from vocabfreq.errors import CountError, OverwriteError
-from vocabfreq.freqfile import is_frequency_file
-from vocabfreq.gathering import Report
-from vocabfreq.partials import SUFFIX
-from vocabfreq.planning import Plan
-from vocabfreq.sources.tally import BEYOND_ROWS, BROKEN, REMARKS, SURROGATE, TRUNCATED, bad_rows
-from vocabfreq.tasks import Done, Remark
-from vocabfreq.workdir import remove_work_dir
+from vocabfreq.frequencies.file import is_frequency_file
+from vocabfreq.storage.atomic import remove_leftovers_of
 
 BEYOND_SHARE = 0.01
 

@@ -24,7 +24,7 @@ def check(
 
     The exit code is 1 when there is an error, 0 when there are only warnings or nothing.
     """
-    from vocabfreq.checkpoints.checking import check_drafter
+    from vocabfreq.checkpoints.checks import check_drafter
 
     found = check_drafter(drafter, target)
     errors = sum(one.level == "error" for one in found)

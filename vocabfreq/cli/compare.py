@@ -9,8 +9,8 @@ import typer
 from vocabfreq.cli import render
 
 if TYPE_CHECKING:
-    from vocabfreq.comparing import Difference, Overlap
-    from vocabfreq.tokentext import TokenText
+    from vocabfreq.frequencies.comparing import Difference, Overlap
+    from vocabfreq.tokenizer.token_text import TokenText
 
 
 def compare(
@@ -28,9 +28,9 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Compare the most frequent ids of two files, and what each covers of the other's text."""
-    from vocabfreq.comparing import differences, overlap
-    from vocabfreq.frequencies import FrequencyTable
-    from vocabfreq.tokentext import token_text
+    from vocabfreq.frequencies.comparing import differences, overlap
+    from vocabfreq.frequencies.table import FrequencyTable
+    from vocabfreq.tokenizer.token_text import token_text
 
     first, second = FrequencyTable.load(a), FrequencyTable.load(b)
     overlaps = [overlap(first, second, k) for k in size or render.sizes_of(first)]

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from vocabfreq.cli import render
-from vocabfreq.cli.counted import WorkersOption
+from vocabfreq.cli.build_options import WorkersOption
 from vocabfreq.cli.options import JsonOption, QuietOption
 
 PlanOption = Annotated[Path, typer.Option("--plan", metavar="PLAN", help="From vocabfreq plan.")]
@@ -39,8 +39,8 @@ def count(
     from dataclasses import replace
 
     from vocabfreq.cli.buildrun import listening
-    from vocabfreq.counting import count_part
-    from vocabfreq.planfile import load_plan
+    from vocabfreq.counting.build import count_part
+    from vocabfreq.counting.planfile import load_plan
 
     index, number = _part(shard_index, num_shards)
     loaded = load_plan(plan)

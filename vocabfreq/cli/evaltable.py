@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from vocabfreq.cli import render
 
 if TYPE_CHECKING:
-    from vocabfreq.evaluation import Evaluation, Row
-    from vocabfreq.evaluation.compare import Difference
+    from vocabfreq.measure.eval import Evaluation, Row
+    from vocabfreq.measure.eval.compare import Difference
 
 RUN = ["method", "K", "spec tokens", "B"]
 MEASURED = ["depth", "branching", "mean acceptance length", "per position", "tok/s", "total s"]

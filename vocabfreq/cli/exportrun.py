@@ -10,9 +10,9 @@ from typing import Any
 from vocabfreq.cli import render
 from vocabfreq.errors import MismatchError, RefusedError, SelectionError
 from vocabfreq.formats import COUNT_FORMATS, Counts, read, write
-from vocabfreq.frequencies import FrequencyTable
-from vocabfreq.selection import pinned_ids
-from vocabfreq.vocab import DraftVocab
+from vocabfreq.frequencies.draft_vocab import DraftVocab
+from vocabfreq.frequencies.selection import pinned_ids
+from vocabfreq.frequencies.table import FrequencyTable
 
 Note = Callable[[str], None]
 
@@ -206,8 +206,8 @@ def _ids(keep: Iterable[str], held: FrequencyTable | Counts, spec: str | None) -
 
 
 def _looked_up(texts: list[str], held: Any, spec: str | None) -> dict[str, int]:
-    from vocabfreq.encoding import load_reference
-    from vocabfreq.tokenizer import load_tokenizer
+    from vocabfreq.tokenizer.encoders import load_reference
+    from vocabfreq.tokenizer.info import load_tokenizer
 
     if spec is None:
         raise SelectionError(

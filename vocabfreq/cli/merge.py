@@ -58,8 +58,8 @@ def merge(
 
 def _finish(path: Path, output: Path) -> "Outcome":
     from vocabfreq.cli.buildrun import save_report
-    from vocabfreq.gathering import merge_partials
-    from vocabfreq.planfile import load_plan
+    from vocabfreq.counting.merging import merge_partials
+    from vocabfreq.counting.planfile import load_plan
 
     plan = load_plan(path)
     assert plan.options.work_dir is not None
@@ -67,7 +67,7 @@ def _finish(path: Path, output: Path) -> "Outcome":
 
 
 def _side_by_side(files: list[Path], output: Path, as_json: bool, quiet: bool) -> None:
-    from vocabfreq.frequencies import FrequencyTable
+    from vocabfreq.frequencies.table import FrequencyTable
 
     table = reduce(add, [FrequencyTable.load(file) for file in files])
     table.save(output)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from vocabfreq.cli import render
-from vocabfreq.cli.counted import (
+from vocabfreq.cli.build_options import (
     COUNT,
     OUTPUT,
     ColumnOption,
@@ -58,7 +58,7 @@ def plan(
     vocabfreq merge --plan PLAN -o FILE, which gives the bytes that one build would give.
     """
     from vocabfreq.cli.buildrun import show_plan
-    from vocabfreq.planfile import check_plan_place, lasting_sources, save_plan
+    from vocabfreq.counting.planfile import check_plan_place, lasting_sources, save_plan
 
     check_plan_place(output)
     made = planned(

@@ -5,8 +5,8 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from vocabfreq.planning import Plan
-from vocabfreq.tasks import Done
+from vocabfreq.counting.plan import Plan
+from vocabfreq.counting.tasks import Done
 
 
 class Bar:

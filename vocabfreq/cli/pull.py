@@ -30,7 +30,7 @@ def pull(
 
     Prints the folder.
     """
-    from vocabfreq.frequencies import FrequencyTable
+    from vocabfreq.frequencies.table import FrequencyTable
     from vocabfreq.hub import pull as fetch
 
     folder = fetch(repo, output, force=force)

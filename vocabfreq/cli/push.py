@@ -86,8 +86,8 @@ def push(
 
 def _rehearse(contents: "Contents", folder: Path, as_json: bool, quiet: bool) -> None:
     """Shows what would be sent; the files go into a folder of their own."""
-    from vocabfreq.atomic import write_atomically
     from vocabfreq.errors import OverwriteError
+    from vocabfreq.storage.atomic import write_atomically
 
     ours = (folder / "SHA256SUMS").is_file()  # of an earlier rehearsal
     if folder.exists() and not ours and (not folder.is_dir() or any(folder.iterdir())):

@@ -8,8 +8,8 @@ import typer
 from vocabfreq.cli import render
 
 if TYPE_CHECKING:
-    from vocabfreq.frequencies import FrequencyTable
-    from vocabfreq.tokentext import TokenText
+    from vocabfreq.frequencies.table import FrequencyTable
+    from vocabfreq.tokenizer.token_text import TokenText
 
 
 def show(
@@ -31,8 +31,8 @@ def show(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No remarks.")] = False,
 ) -> None:
     """Show where the counts come from, what the K most frequent ids cover, and which they are."""
-    from vocabfreq.frequencies import FrequencyTable
-    from vocabfreq.tokentext import token_text
+    from vocabfreq.frequencies.table import FrequencyTable
+    from vocabfreq.tokenizer.token_text import token_text
 
     table = FrequencyTable.load(file)
     text = token_text(table, tokenizer, file)
@@ -45,7 +45,7 @@ def show(
 
 
 def _plot(table: "FrequencyTable", path: Path, quiet: bool) -> None:
-    from vocabfreq.plots import save_coverage_plot
+    from vocabfreq.frequencies.plots import save_coverage_plot
 
     save_coverage_plot(table, path)
     render.note(f"Drew {path}.", quiet=quiet)
@@ -54,7 +54,7 @@ def _plot(table: "FrequencyTable", path: Path, quiet: bool) -> None:
 def _as_dict(table: "FrequencyTable", text: "TokenText", top: int) -> dict[str, Any]:
     import json
 
-    from vocabfreq.records import canonical_json
+    from vocabfreq.frequencies.metadata import canonical_json
 
     return {
         **json.loads(canonical_json(table.meta)),

@@ -9,15 +9,15 @@ from vocabfreq.cli.count import PlanOption
 from vocabfreq.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from vocabfreq.standing import Standing
+    from vocabfreq.counting.progress import Standing
 
 NAMED = 10
 
 
 def status(plan: PlanOption, as_json: JsonOption = False) -> None:
     """Tell which shards of a plan are counted; the exit code is 1 while some are missing."""
-    from vocabfreq.planfile import load_plan
-    from vocabfreq.standing import standing_of
+    from vocabfreq.counting.planfile import load_plan
+    from vocabfreq.counting.progress import standing_of
 
     found = standing_of(load_plan(plan))
     if as_json:

@@ -10,7 +10,7 @@ in it is executed. `write` reads back what it wrote and compares. The rest is in
 """
 
 from vocabfreq.formats.counts import Counts
-from vocabfreq.formats.how import KINDS, Kind
+from vocabfreq.formats.read_options import KINDS, Kind
 from vocabfreq.formats.reading import read
 from vocabfreq.formats.writing import COUNT_FORMATS, FORMATS, write
 

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vocabfreq.errors import FileFormatError
-from vocabfreq.formats.how import MAX_ROWS
-from vocabfreq.resolve import first_line
+from vocabfreq.formats.read_options import MAX_ROWS
+from vocabfreq.storage.resolve import first_line
 
 Array = npt.NDArray[Any]
 

@@ -12,10 +12,10 @@ from safetensors import SafetensorError, safe_open
 
 from vocabfreq.errors import FileFormatError
 from vocabfreq.formats.arrays import Array
-from vocabfreq.formats.how import MAX_ROWS, How, short
-from vocabfreq.formats.maps import note_order, vocab_from_map
-from vocabfreq.formats.places import Place
-from vocabfreq.vocab import DraftVocab
+from vocabfreq.formats.d2t import note_order, vocab_from_map
+from vocabfreq.formats.read_options import MAX_ROWS, How, short
+from vocabfreq.frequencies.draft_vocab import DraftVocab
+from vocabfreq.storage.places import Place
 
 INDEX = "model.safetensors.index.json"
 MAX_JSON = 64 << 20

@@ -10,8 +10,8 @@ from typing import Any
 from vocabfreq.errors import FileFormatError, SelectionError
 from vocabfreq.formats.counts import Counts
 from vocabfreq.formats.reading import read
-from vocabfreq.frequencies import FrequencyTable
-from vocabfreq.vocab import DraftVocab
+from vocabfreq.frequencies.draft_vocab import DraftVocab
+from vocabfreq.frequencies.table import FrequencyTable
 
 Chooser = DraftVocab | FrequencyTable | Counts | str | Path
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from vocabfreq.errors import FileFormatError
-from vocabfreq.formats import torchfile
+from vocabfreq.formats import torch_file
 from vocabfreq.formats.arrays import load_npy
 
 Container = Literal["safetensors", "torch", "npy", "json", "text"]
@@ -47,7 +47,7 @@ def load_value(path: Path) -> Any:
     """
     container = container_of(path)
     if container == "torch":
-        return torchfile.load(path)
+        return torch_file.load(path)
     if container == "npy":
         return load_npy(path)
     if container == "safetensors":
@@ -56,7 +56,7 @@ def load_value(path: Path) -> Any:
             expected="a list, a mapping or a vector",
             hint="--kind checkpoint, draft-vocab or frequency read one",
         )
-    torchfile.check_size(path)
+    torch_file.check_size(path)
     return _json(path) if container == "json" else _lines(path)
 
 

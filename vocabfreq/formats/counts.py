@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vocabfreq.errors import FileFormatError, SelectionError
-from vocabfreq.formats.how import MAX_ROWS, check_rows, short
-from vocabfreq.vocab import DraftVocab
+from vocabfreq.formats.read_options import MAX_ROWS, check_rows, short
+from vocabfreq.frequencies.draft_vocab import DraftVocab
 
 Values = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 

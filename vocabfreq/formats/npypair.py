@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from vocabfreq.atomic import write_atomically
 from vocabfreq.errors import FileFormatError
 from vocabfreq.formats.arrays import load_npy
-from vocabfreq.formats.how import How
-from vocabfreq.formats.lists import check_name
-from vocabfreq.formats.maps import note_order, vocab_from_map
-from vocabfreq.formats.places import Place
-from vocabfreq.vocab import DraftVocab
+from vocabfreq.formats.d2t import note_order, vocab_from_map
+from vocabfreq.formats.read_options import How
+from vocabfreq.formats.token_map import check_name
+from vocabfreq.frequencies.draft_vocab import DraftVocab
+from vocabfreq.storage.atomic import write_atomically
+from vocabfreq.storage.places import Place
 
 PAIR = re.compile(r"^(?:d2t|t2d)(?P<size>-\d+)?\.npy$")
 NAMES = ("t2d.npy", "d2t.npy")  # in the order of writing: a pair cut short lacks its d2t

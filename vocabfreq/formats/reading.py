@@ -11,16 +11,16 @@ from vocabfreq.formats.arrays import as_array
 from vocabfreq.formats.checkpoint import load_checkpoint
 from vocabfreq.formats.containers import container_of, load_value
 from vocabfreq.formats.counts import Counts
-from vocabfreq.formats.how import How, Kind, short, warn
-from vocabfreq.formats.jsonfile import vocab_from_json
+from vocabfreq.formats.json_file import vocab_from_json
 from vocabfreq.formats.npypair import PAIR, has_pair, load_pair
-from vocabfreq.formats.places import Place, find
+from vocabfreq.formats.read_options import How, Kind, short, warn
 from vocabfreq.formats.values import READERS, check_share, kinds_of
-from vocabfreq.freqfile import NAME as FREQUENCIES
-from vocabfreq.vocab import DraftVocab
+from vocabfreq.frequencies.draft_vocab import DraftVocab
+from vocabfreq.frequencies.file import NAME as FREQUENCIES
+from vocabfreq.storage.places import Place, find
 
 if TYPE_CHECKING:
-    from vocabfreq.frequencies import FrequencyTable
+    from vocabfreq.frequencies.table import FrequencyTable
 
 
 def read(
@@ -85,15 +85,15 @@ def _kind_of(place: Place) -> Kind:
 
 
 def _kind_of_safetensors(path: Path) -> Kind:
-    from vocabfreq.formats import draftvocab
-    from vocabfreq.freqfile import KEY
+    from vocabfreq.frequencies import draft_vocab_file
+    from vocabfreq.frequencies.file import KEY
 
     try:
         with safe_open(str(path), "numpy") as file:
             metadata = file.metadata() or {}
     except (SafetensorError, OSError) as error:
         raise FileFormatError(f"{path.name} is not a safetensors file: {error}") from None
-    if draftvocab.is_draft_vocab(metadata):
+    if draft_vocab_file.is_draft_vocab(metadata):
         return "draft-vocab"
     return "frequency" if KEY in metadata else "checkpoint"
 
@@ -128,7 +128,7 @@ def _keys(value: dict[Any, Any]) -> str:
 
 
 def _frequency(place: Place, how: How) -> "FrequencyTable":
-    from vocabfreq.frequencies import FrequencyTable
+    from vocabfreq.frequencies.table import FrequencyTable
 
     table = FrequencyTable.load(place.path)
     how.rows_of(place.called, table.rows)

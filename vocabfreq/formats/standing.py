@@ -10,9 +10,9 @@ from typing import Any
 
 from vocabfreq.errors import OverwriteError, VocabfreqError
 from vocabfreq.formats.containers import Container, container_of, load_value
-from vocabfreq.formats.how import MAX_ROWS, Kind, ignore
-from vocabfreq.formats.jsonfile import WRITTEN
+from vocabfreq.formats.json_file import WRITTEN
 from vocabfreq.formats.npypair import NAMES
+from vocabfreq.formats.read_options import MAX_ROWS, Kind, ignore
 from vocabfreq.formats.reading import read
 from vocabfreq.formats.values import MAPPING, NEMO
 

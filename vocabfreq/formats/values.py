@@ -8,10 +8,10 @@ import numpy as np
 from vocabfreq.errors import FileFormatError
 from vocabfreq.formats.arrays import Array, as_array, is_array
 from vocabfreq.formats.counts import Counts
-from vocabfreq.formats.how import How, Kind, naming
-from vocabfreq.formats.lists import vocab_from_list
-from vocabfreq.formats.maps import note_order, vocab_from_map
-from vocabfreq.vocab import DraftVocab
+from vocabfreq.formats.d2t import note_order, vocab_from_map
+from vocabfreq.formats.read_options import How, Kind, naming
+from vocabfreq.formats.token_map import vocab_from_list
+from vocabfreq.frequencies.draft_vocab import DraftVocab
 
 MAPPING = {"d2t", "t2d"}
 NEMO = {"selected_token_ids", "target_vocab_size"}

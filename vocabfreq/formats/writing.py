@@ -9,19 +9,19 @@ import numpy as np
 import numpy.typing as npt
 
 from vocabfreq.errors import FileFormatError, RefusedError, VocabfreqError
-from vocabfreq.extras import require
 from vocabfreq.formats.counts import Counts
-from vocabfreq.formats.how import ignore
-from vocabfreq.formats.jsonfile import save_json
-from vocabfreq.formats.lists import check_name
+from vocabfreq.formats.json_file import save_json
 from vocabfreq.formats.npypair import NAMES, save_pair
+from vocabfreq.formats.read_options import ignore
 from vocabfreq.formats.reading import read
 from vocabfreq.formats.standing import check_output
-from vocabfreq.formats.torchfile import save_plain, save_tensors
-from vocabfreq.vocab import DraftVocab
+from vocabfreq.formats.token_map import check_name
+from vocabfreq.formats.torch_file import save_plain, save_tensors
+from vocabfreq.frequencies.draft_vocab import DraftVocab
+from vocabfreq.storage.extras import require
 
 if TYPE_CHECKING:
-    from vocabfreq.frequencies import FrequencyTable
+    from vocabfreq.frequencies.table import FrequencyTable
 
 Format = Literal[
     "draft-vocab",

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vocabfreq.errors import RefusedError
-from vocabfreq.frequencies import FrequencyTable
+from vocabfreq.frequencies.draft_vocab import DraftVocab
+from vocabfreq.frequencies.metadata import SourceRecord
+from vocabfreq.frequencies.table import FrequencyTable
 from vocabfreq.hub.carduse import HUB_FILE, built, usage
 from vocabfreq.hub.markdown import plain, table_of
-from vocabfreq.records import SourceRecord
-from vocabfreq.resolve import is_repo_name
-from vocabfreq.vocab import DraftVocab
+from vocabfreq.storage.resolve import is_repo_name
 
 
 @dataclass(frozen=True)

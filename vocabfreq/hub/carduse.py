@@ -4,9 +4,9 @@ import re
 import shlex
 from typing import Any
 
-from vocabfreq.frequencies import FrequencyTable
+from vocabfreq.frequencies.metadata import SourceRecord
+from vocabfreq.frequencies.table import FrequencyTable
 from vocabfreq.hub.markdown import LONGEST, plain
-from vocabfreq.records import SourceRecord
 
 HUB_FILE = re.compile(r"hf://datasets/(?P<spec>(?P<repo>[\w.-]+/[\w.-]+)@[0-9a-f]{40})/.+")
 DEFAULTS: dict[str, Any] = {

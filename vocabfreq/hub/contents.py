@@ -19,12 +19,12 @@ from typing import Any
 
 from vocabfreq.errors import MissingExtraError, RefusedError, SelectionError
 from vocabfreq.formats import write
-from vocabfreq.freqfile import NAME as FREQUENCIES
-from vocabfreq.frequencies import FrequencyTable
+from vocabfreq.frequencies.draft_vocab import DraftVocab
+from vocabfreq.frequencies.file import NAME as FREQUENCIES
+from vocabfreq.frequencies.table import FrequencyTable
 from vocabfreq.hub.card import About, card_of, target_of
-from vocabfreq.manifest import MANIFEST, manifest_of
-from vocabfreq.resolve import first_line
-from vocabfreq.vocab import DraftVocab
+from vocabfreq.storage.manifest import MANIFEST, manifest_of
+from vocabfreq.storage.resolve import first_line
 
 CONFIG, CARD, PICTURE = "config.json", "README.md", "coverage.png"
 USUAL = (8192, 16384, 32768, 65536)
@@ -111,7 +111,7 @@ def _selected(table: FrequencyTable, sizes: Sequence[int] | None) -> list[DraftV
 
 
 def _draw(table: FrequencyTable, path: Path, sizes: list[int]) -> None:
-    from vocabfreq.plots import save_coverage_plot
+    from vocabfreq.frequencies.plots import save_coverage_plot
 
     save_coverage_plot(table, path, sizes)
 

@@ -5,9 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from vocabfreq.errors import FileFormatError
-from vocabfreq.freqfile import NAME as FREQUENCIES
-from vocabfreq.manifest import MANIFEST, is_published, leaves_folder, limit_of, read_manifest
-from vocabfreq.resolve import Folder, unreachable
+from vocabfreq.frequencies.file import NAME as FREQUENCIES
+from vocabfreq.storage.manifest import (
+    MANIFEST,
+    is_published,
+    leaves_folder,
+    limit_of,
+    read_manifest,
+)
+from vocabfreq.storage.resolve import Folder, unreachable
 
 MAX_FILES = 10_000
 

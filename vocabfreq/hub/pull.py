@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from vocabfreq.atomic import write_atomically
 from vocabfreq.errors import FileFormatError, OverwriteError
-from vocabfreq.freqfile import NAME as FREQUENCIES
-from vocabfreq.frequencies import FrequencyTable
+from vocabfreq.frequencies.file import NAME as FREQUENCIES
+from vocabfreq.frequencies.table import FrequencyTable
 from vocabfreq.hub.listing import Listing, listing_of
-from vocabfreq.manifest import MANIFEST
-from vocabfreq.resolve import Folder, open_folder
+from vocabfreq.storage.atomic import write_atomically
+from vocabfreq.storage.manifest import MANIFEST
+from vocabfreq.storage.resolve import Folder, open_folder
 
 
 def pull(repo: str, out: str | Path | None = None, *, force: bool = False) -> Path:

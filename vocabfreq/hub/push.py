@@ -18,8 +18,8 @@ from vocabfreq.hub.retry import (
     wait_before,
     worded,
 )
-from vocabfreq.manifest import MANIFEST, is_published
-from vocabfreq.resolve import first_line, is_repo_name
+from vocabfreq.storage.manifest import MANIFEST, is_published
+from vocabfreq.storage.resolve import first_line, is_repo_name
 
 BRANCH = re.compile(r"\w[\w-]*([./][\w-]+)*")
 SHA = re.compile(r"[0-9a-f]{40}")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from vocabfreq.errors import HubError, VocabfreqError
-from vocabfreq.resolve import first_line
+from vocabfreq.storage.resolve import first_line
 
 DELAYS = (1.0, 2.0, 4.0, 8.0)  # seconds before each further try
 LONGEST = 60.0  # of what a server may ask for

@@ -8,14 +8,14 @@ import msgspec
 
 from vocabfreq.errors import FileFormatError, VocabfreqError
 from vocabfreq.formats import read
-from vocabfreq.freqfile import NAME as FREQUENCIES
-from vocabfreq.frequencies import FrequencyTable
+from vocabfreq.frequencies.draft_vocab import DraftVocab
+from vocabfreq.frequencies.file import NAME as FREQUENCIES
+from vocabfreq.frequencies.table import FrequencyTable
 from vocabfreq.hub.contents import CONFIG, map_name
 from vocabfreq.hub.listing import listing_of
 from vocabfreq.hub.pull import fetch
-from vocabfreq.manifest import MANIFEST, is_published, read_manifest, sha256_of
-from vocabfreq.resolve import Folder, open_folder
-from vocabfreq.vocab import DraftVocab
+from vocabfreq.storage.manifest import MANIFEST, is_published, read_manifest, sha256_of
+from vocabfreq.storage.resolve import Folder, open_folder
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vocabfreq.runtime import torchpath
+from vocabfreq.runtime import torch_path
 from vocabfreq.runtime.backend import FUSED_ROWS
 from vocabfreq.runtime.products import draft_logits
 from vocabfreq.runtime.reference import Draw, Drawn
@@ -33,7 +33,7 @@ def greedy(
     """Target ids in `out`, or packed keys where there is none; int64 [B]."""
     space = space or Workspace()
     if not triton:
-        return torchpath.greedy(hidden, *parts, bitmask, out=out, space=space)
+        return torch_path.greedy(hidden, *parts, bitmask, out=out, space=space)
     if hidden.shape[0] > FUSED_ROWS:
         logits = draft_logits(hidden, parts.weight, parts.bias, parts.scale, space)
         return greedy_logits(logits, parts.target_ids, bitmask, triton, out=out, space=space)
@@ -55,7 +55,7 @@ def greedy_logits(
     """The same over given logits, [B, K]."""
     space = space or Workspace()
     if not triton:
-        return torchpath.greedy_logits(logits, target_ids, bitmask, out=out, space=space)
+        return torch_path.greedy_logits(logits, target_ids, bitmask, out=out, space=space)
     from vocabfreq.runtime import launch
 
     scratch = _scratch(logits, logits.t(), space)
@@ -66,7 +66,7 @@ def sample(hidden: Tensor, parts: Parts, draw: Draw, bitmask: Tensor | None, tri
     """Keys, logits and log-sum-exps, each [B]."""
     weight, target_ids, bias, scale = parts
     if not triton:
-        return torchpath.sample(hidden, weight, target_ids, draw, bias, scale, bitmask)
+        return torch_path.sample(hidden, weight, target_ids, draw, bias, scale, bitmask)
     from vocabfreq.runtime import launch
 
     if hidden.shape[0] <= FUSED_ROWS:

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from vocabfreq.errors import HeadError
+from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.runtime import checks
 from vocabfreq.runtime.products import draft_logits
 from vocabfreq.runtime.reference import head_logits, shaped
-from vocabfreq.vocab import DraftVocab
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from vocabfreq.checkpoints.tensors import Ids
 from vocabfreq.checkpoints.tensors import Tensor as Stored
 from vocabfreq.errors import HeadError
 from vocabfreq.formats.choosing import Chooser, choose
+from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.runtime.head import PrunedHead, Shape
-from vocabfreq.vocab import DraftVocab
 
 SHAPES = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 DTYPES = {

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from vocabfreq.errors import HeadError
 from vocabfreq.formats.choosing import Chooser, choose
+from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.runtime import checks
 from vocabfreq.runtime.checks import Rows
 from vocabfreq.runtime.head import PrunedHead, Shape
-from vocabfreq.vocab import DraftVocab
 
 
 @torch.inference_mode(False)  # else new weights could not be copied in outside of that mode

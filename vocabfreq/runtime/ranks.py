@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, distributed
 
-from vocabfreq.runtime import keys
+from vocabfreq.runtime import packed_keys
 from vocabfreq.runtime.reference import Drawn
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def merged(best: Tensor, total: Tensor, k: int, group: "ProcessGroup") -> tuple[
     Returns:
         int64 [B, k] and float32 [B].
     """
-    filled = best.new_full((len(best), k), keys.NOTHING)
+    filled = best.new_full((len(best), k), packed_keys.NOTHING)
     filled[:, : best.shape[1]] = best
     everything = gathered(filled, group).transpose(0, 1).flatten(1)
     return everything.topk(k, dim=1).values, gathered(total, group).logsumexp(0)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vocabfreq.runtime import keys, noise
+from vocabfreq.runtime import noise, packed_keys
 from vocabfreq.runtime.bitmask import allowed
 
 LARGEST = torch.finfo(torch.float32).max
@@ -75,7 +75,7 @@ def greedy_logits(
 ) -> Tensor:
     """Keys of the largest of given logits, [B, K] of any float dtype and any stride."""
     ids = ids_or_range(target_ids, logits)
-    return keys.pack(logits, ids, _mask(bitmask, ids)).amax(1)
+    return packed_keys.pack(logits, ids, _mask(bitmask, ids)).amax(1)
 
 
 def sample(
@@ -101,7 +101,7 @@ def sample_logits(
     heat = draw.temperature[:, None]
     noisy = values + heat * noise.gumbel(draw.seed, draw.step, rows, ids)
     mask = _mask(bitmask, ids)
-    packed = keys.pack(noisy, ids, mask)
+    packed = packed_keys.pack(noisy, ids, mask)
     cooled = (values * inverse(heat)).clamp_max(LARGEST)
     if mask is not None:
         cooled = cooled.masked_fill(~mask, float("-inf"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from vocabfreq.runtime import checks, dispatch, keys, ops
+from vocabfreq.runtime import checks, custom_ops, dispatch, packed_keys
 from vocabfreq.runtime.backend import Backend, uses_triton
 from vocabfreq.runtime.dispatch import Parts
 from vocabfreq.runtime.head import PrunedHead
@@ -123,9 +123,9 @@ class GreedySampler:
         return packed
 
     def _traced(self, hidden: Tensor, bitmask: Tensor | None, packed: bool, out: Tensor) -> None:
-        ops.greedy(hidden, *parts_of(self.head), bitmask, self._triton, packed, out)
+        custom_ops.greedy(hidden, *parts_of(self.head), bitmask, self._triton, packed, out)
 
     def _reduced(self, packed: Tensor, out: Tensor) -> Tensor:
         """One collective on B numbers: the largest key holds the largest logit's lowest id."""
         torch.distributed.all_reduce(packed, torch.distributed.ReduceOp.MAX, group=self.group)
-        return out.copy_(keys.ids_of(packed))
+        return out.copy_(packed_keys.ids_of(packed))

@@ -1,0 +1,198 @@
+"""Source specs → shards: units of work that can be counted alone, in any order, once each."""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from vocabfreq.corpus import hub_datasets, stdin
+from vocabfreq.corpus.files import STDIN, InputFile, local_files
+from vocabfreq.corpus.layouts import Layout, Roles, find_layout
+from vocabfreq.corpus.peek import first_rows
+from vocabfreq.corpus.readers import Piece
+from vocabfreq.errors import SourceError
+
+_NAMED = re.compile(r"^([\w.-]+)=(.+)$", re.DOTALL)
+SMALLEST, LARGEST, SHARDS_PER_FILE = 8 << 20, 256 << 20, 16
+
+
+@dataclass(frozen=True)
+class Source:
+    """One corpus as it was asked for.
+
+    Attributes:
+        name: how it is called in the file; unique within a build.
+        spec: a path, a glob, `-`, or a Hub data set.
+        column: column to count, None to find it.
+        roles: whose turns of a chat count.
+        separator: splits plain text into documents, None for a document a file.
+        max_documents: the first so many are counted, None for all.
+    """
+
+    name: str
+    spec: str
+    column: str | None = None
+    roles: Roles = "assistant"
+    separator: str | None = None
+    max_documents: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses what makes no sense.
+
+        Raises:
+            SourceError: naming the option and its value.
+        """
+        if not self.spec or not self.name:
+            raise SourceError(
+                f"source {self.name!r} of {self.spec!r}", expected="a name and a spec"
+            )
+        if self.roles not in get_args(Roles):
+            raise SourceError(f"roles {self.roles!r}", expected="'assistant' or 'all'")
+        if self.separator == "":
+            raise SourceError("separator ''", expected="at least one character, or None")
+        if self.max_documents is not None and self.max_documents < 1:
+            raise SourceError(f"max_documents {self.max_documents}", expected="1 or more, or None")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A unit of work.
+
+    Attributes:
+        source: index of its source.
+        pieces: what to read, in order.
+        layout: where the text is.
+        separator: as in the source.
+        limit: count this many documents and stop, None for all.
+        first: whether it is the first of its source.
+    """
+
+    source: int
+    pieces: tuple[Piece, ...]
+    layout: Layout
+    separator: str | None = None
+    limit: int | None = None
+    first: bool = False
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        first = self.pieces[0]
+        more = f" and {len(self.pieces) - 1} more" if len(self.pieces) > 1 else ""
+        part = f" from {first.start}" if first.start else ""
+        return f"{first.file.name}{part}{more}"
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it has."""
+        return sum(piece.size for piece in self.pieces)
+
+    @property
+    def identity(self) -> Any:
+        """Everything about it that decides what it counts to, as plain JSON."""
+        pieces = [(p.file.path, p.file.stamp, p.start, p.stop) for p in self.pieces]
+        layout = (self.layout.kind, self.layout.column, self.layout.roles)
+        return [pieces, layout, self.separator, self.limit, self.first]
+
+
+def parse_source(text: str, **options: Any) -> Source:
+    """`[NAME=]SPEC` → a Source; without a name, it is called after the file or data set."""
+    named = None if os.path.exists(text) else _NAMED.match(text)
+    name, spec = named.groups() if named else ("", text)
+    return Source(name or _default_name(spec), spec, **options)
+
+
+def _default_name(spec: str) -> str:
+    if spec == STDIN:
+        return "stdin"
+    base = re.split(r"[/\\]", spec.rstrip("/"))[-1]
+    ending = r"(\.(jsonl|ndjson|json|parquet|arrow|txt))?(\.(gz|zst))?$"
+    stem = re.sub(ending, "", base, flags=re.IGNORECASE)
+    return re.sub(r"[^\w.-]+", "-", stem).strip("-.") or "source"
+
+
+def plan_source(index: int, source: Source) -> list[Shard]:
+    """Cuts a source into shards.
+
+    Raises:
+        SourceError: nothing is there, or it cannot be told what to count.
+    """
+    files = find_files(source)
+    layout = _layout(source, files)
+    pieces = [piece for file in files for piece in _pieces(file, source)]
+    # The first N in plan order can only be told by one worker that reads in that order.
+    groups = list(_grouped(pieces)) if source.max_documents is None else [tuple(pieces)]
+    return [
+        Shard(index, group, layout, source.separator, source.max_documents, first=n == 0)
+        for n, group in enumerate(groups)
+    ]
+
+
+def find_files(source: Source) -> list[InputFile]:
+    """The files of a source, in plan order."""
+    if source.spec == STDIN:
+        return [stdin.input_file(source.separator)]
+    if hub_datasets.is_data_set(source.spec):
+        return hub_datasets.data_set_files(source.spec)
+    return local_files(source.spec)
+
+
+def _pieces(file: InputFile, source: Source) -> Iterator[Piece]:
+    """Cuts by the file's own size only, so that a file is cut alike in every build."""
+    size = min(max(-(-file.size // SHARDS_PER_FILE), SMALLEST), LARGEST)
+    if file.format == "parquet":
+        yield from _row_groups(file, size)
+    elif file.size > size and _can_cut(file, source):
+        for start in range(0, file.size, size):
+            stop = start + size
+            yield Piece(
+                file, start, None if stop >= file.size else stop, min(size, file.size - start)
+            )
+    else:
+        yield Piece(file, size=file.size)
+
+
+def _can_cut(file: InputFile, source: Source) -> bool:
+    by_line = file.format == "jsonl"
+    by_separator = file.format == "txt" and len((source.separator or "").encode()) == 1
+    return file.compression is None and (by_line or by_separator)
+
+
+def _row_groups(file: InputFile, size: int) -> Iterator[Piece]:
+    from vocabfreq.corpus.columnar import row_group_sizes
+
+    start = total = 0
+    sizes = row_group_sizes(file)
+    for group, bytes_ in enumerate(sizes):
+        total += bytes_
+        if total >= size or group == len(sizes) - 1:
+            yield Piece(file, start, group + 1, total)
+            start, total = group + 1, 0
+
+
+def _grouped(pieces: list[Piece]) -> Iterator[tuple[Piece, ...]]:
+    """Puts small neighbours together, so that many tiny files are few shards."""
+    group: list[Piece] = []
+    for piece in pieces:
+        alone = piece.file.format == "hub"  # one bad row ends such a file, and its group with it
+        if group and (alone or sum(p.size for p in group) + piece.size > SMALLEST):
+            yield tuple(group)
+            group = []
+        group.append(piece)
+    if group:
+        yield tuple(group)
+
+
+def _layout(source: Source, files: list[InputFile]) -> Layout:
+    if all(file.format == "txt" for file in files):
+        return Layout("text", "text")
+    for file in (file for file in files if file.format != "txt"):
+        if rows := first_rows(file):
+            return find_layout(rows, source.column, source.roles, file.name)
+    names = ", ".join(file.name for file in files[:3])
+    size = sum(file.size for file in files)
+    raise SourceError(
+        f"no row can be read in {names} ({size:,} bytes)",
+        expected="JSON objects in UTF-8, or a table with rows and a text, chat or ids column",
+    )

@@ -1,0 +1,90 @@
+"""Pictures of coverage: how much of a text the K most frequent ids make up."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vocabfreq.errors import SelectionError
+from vocabfreq.frequencies.table import FrequencyTable
+from vocabfreq.storage.extras import require
+
+PICTURES = (".png", ".svg", ".pdf", ".jpg", ".webp")
+SIZES = (8192, 16384, 32768, 65536)
+LONGEST = 80  # characters of a name
+_FIRST = 64
+_POINTS = 400
+
+
+def save_coverage_plot(
+    table: FrequencyTable, path: str | Path, sizes: Sequence[int] = SIZES
+) -> None:
+    """Draws coverage against K on a log axis, one line a source.
+
+    Where there are several sources, a dotted line shows what each would get from its own ranking:
+    the gap is what the others cost it.
+
+    Args:
+        table: what to draw.
+        path: picture to write; its ending decides the format.
+        sizes: values of K that are marked, those above V left out.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+        SelectionError: the ending is none of a picture.
+    """
+    if Path(path).suffix.lower() not in PICTURES:
+        raise SelectionError(f"picture {str(path)!r}", expected=f"a name in {', '.join(PICTURES)}")
+    figure_class = require("matplotlib.figure", "plots").Figure
+    figure = figure_class(figsize=(8, 5), dpi=150, layout="constrained")
+    axes = figure.subplots()
+    _draw_curves(axes, table)
+    _mark_sizes(axes, [size for size in sizes if size <= table.rows])
+    _label(axes, table)
+    figure.savefig(str(path))
+
+
+def _draw_curves(axes: Any, table: FrequencyTable) -> None:
+    ks = np.unique(np.geomspace(min(_FIRST, table.rows), table.rows, _POINTS).astype(int))
+    for source in table.sources:
+        curve, label = table.coverage_curve(source.name), _plain(source.name)
+        (line,) = axes.plot(ks, 100 * curve[ks - 1], lw=2, label=label)
+        if len(table.sources) > 1:
+            own = table.only(source.name).coverage_curve()
+            style = {"ls": ":", "color": line.get_color(), "label": f"{label}, ranked by itself"}
+            axes.plot(ks, 100 * own[ks - 1], lw=1.5, **style)
+
+
+def _mark_sizes(axes: Any, sizes: Sequence[int]) -> None:
+    for size in sizes:
+        axes.axvline(size, color="0.75", lw=0.8, zorder=0)
+        axes.annotate(
+            f"{size:,}",
+            (size, 0),
+            xycoords=("data", "axes fraction"),
+            xytext=(3, 4),
+            textcoords="offset points",
+            rotation=90,
+            fontsize=8,
+            color="0.35",
+        )
+
+
+def _label(axes: Any, table: FrequencyTable) -> None:
+    held = "held-out tokens" if table.heldout.any() else "counted tokens"
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(lambda k, _: f"{k:,.0f}")
+    axes.set_xlabel(f"K, draft rows kept of V = {table.rows:,} (log scale)")
+    axes.set_ylabel(f"coverage of {held}, %")
+    axes.set_title(f"Coverage by size of the draft vocabulary — {_plain(table.tokenizer.name)}")
+    axes.set_ylim(top=100.5)
+    axes.grid(axis="y", color="0.9")
+    axes.legend(loc="upper left", frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _plain(text: str) -> str:
+    """A name as text, whatever it holds: `$` starts no formula, control characters are spaces."""
+    shown = "".join(c if c.isprintable() else " " for c in text[:LONGEST])
+    return shown.replace("$", r"\$")

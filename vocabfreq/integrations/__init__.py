@@ -1,1 +1,0 @@
-"""Other programs that vocabfreq hooks into."""

@@ -1,0 +1,106 @@
+"""Output of a drafted run against plain decoding, token by token, and what a difference means.
+
+Drafting with greedy verification changes nothing but the shape of the target's forward: N + 1
+places at a time instead of one. Sums are then rounded in another order, so where the two best
+logits are as good as equal, either may win. How equal is said by `bound_of`; a difference at a
+larger gap is an error of somebody's, and never hidden.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from vocabfreq.errors import EvaluationError, VocabfreqError
+from vocabfreq.measure.eval.spec import RunResult
+
+
+class Case(NamedTuple):
+    """Two ids after the same prefix."""
+
+    prefix: tuple[int, ...]
+    ours: int
+    vanilla: int
+
+
+class Gap(NamedTuple):
+    """How far the target's largest logit is above the lower of two, and what is innocent."""
+
+    gap: float
+    bound: float
+
+
+Measure = Callable[[Sequence[Case]], Sequence[Gap]]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first place of one prompt where a run and plain decoding part.
+
+    Attributes:
+        prompt: its number, from 0.
+        position: of the generated token, from 0.
+        ours: the run's id there, None where it had ended.
+        vanilla: likewise of plain decoding.
+        gap: the target's logit gap there, None where it could not be measured.
+        bound: up to this a gap is a near-tie.
+        why: why there is no gap.
+    """
+
+    prompt: int
+    position: int
+    ours: int | None
+    vanilla: int | None
+    gap: float | None = None
+    bound: float | None = None
+    why: str = ""
+
+    @property
+    def innocent(self) -> bool:
+        """Whether it is a near-tie; what was not measured is not."""
+        return self.gap is not None and self.bound is not None and self.gap <= self.bound
+
+
+def first_differences(run: RunResult, vanilla: RunResult) -> list[Difference]:
+    """Where the outputs part, one place a prompt at most.
+
+    Raises:
+        EvaluationError: the runs had different prompts.
+    """
+    if run.prompt_ids != vanilla.prompt_ids:
+        raise EvaluationError(
+            "a run and plain decoding were given different ids", expected="the same prompts"
+        )
+    found = []
+    for prompt, (ours, theirs) in enumerate(zip(run.outputs, vanilla.outputs, strict=True)):
+        if ours != theirs:
+            shared = zip(ours, theirs, strict=False)
+            place = next((n for n, (a, b) in enumerate(shared) if a != b), None)
+            place = min(len(ours), len(theirs)) if place is None else place
+            found.append(Difference(prompt, place, _at(ours, place), _at(theirs, place)))
+    return found
+
+
+def judged(run: RunResult, vanilla: RunResult, measure: Measure) -> tuple[Difference, ...]:
+    """The differences with the target's logit gap at each."""
+    found = first_differences(run, vanilla)
+    open_ended = [replace(d, why="one of them ended") for d in found if None in (d.ours, d.vanilla)]
+    parted = [d for d in found if None not in (d.ours, d.vanilla)]
+    cases = [_case(run, difference) for difference in parted]
+    try:
+        gaps = measure(cases) if cases else []
+    except (VocabfreqError, RuntimeError) as error:
+        told = str(error).splitlines()[0]
+        return (*open_ended, *(replace(d, why=told) for d in parted))
+    pairs = zip(parted, gaps, strict=True)
+    return (*open_ended, *(replace(d, gap=g.gap, bound=g.bound) for d, g in pairs))
+
+
+def _at(ids: list[int], place: int) -> int | None:
+    return ids[place] if place < len(ids) else None
+
+
+def _case(run: RunResult, at: Difference) -> Case:
+    assert at.ours is not None
+    assert at.vanilla is not None
+    prefix = [*run.prompt_ids[at.prompt], *run.outputs[at.prompt][: at.position]]
+    return Case(tuple(prefix), at.ours, at.vanilla)

@@ -1,0 +1,197 @@
+"""`sample`, `topk` and `distribution`: what drafting needs beyond the most likely id.
+
+Logit scale and soft cap of the head are applied, since they change probabilities. The draft
+distribution is that of the kept ids alone: every other id has probability 0.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vocabfreq.errors import HeadError
+from vocabfreq.runtime import checks, custom_ops, dispatch, packed_keys, ranks
+from vocabfreq.runtime.backend import Backend, uses_triton
+from vocabfreq.runtime.bitmask import allowed
+from vocabfreq.runtime.head import PrunedHead
+from vocabfreq.runtime.reference import LARGEST, Draw, Drawn, ids_or_range, inverse
+from vocabfreq.runtime.sampler import parts_of
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+INFINITY = float("inf")
+COLDEST = 1e-20  # below it a temperature is 0: its reciprocal leaves float32
+
+
+class Chosen(NamedTuple):
+    """Drafted ids and how likely the drafter thought them.
+
+    Attributes:
+        ids: target ids, int64, -1 where the grammar allows no (more) kept id.
+        logprobs: float32 of the same shape, natural logarithms; -inf beside -1.
+    """
+
+    ids: Tensor
+    logprobs: Tensor
+
+
+@torch.no_grad()
+def sample(
+    head: PrunedHead,
+    hidden: Tensor,
+    *,
+    seed: int | Tensor,
+    step: int | Tensor = 0,
+    temperature: float | Tensor = 1.0,
+    bitmask: Tensor | None = None,
+    group: "ProcessGroup | None" = None,
+    backend: Backend = "auto",
+) -> Chosen:
+    """Draws an id for each row from softmax(logits / temperature), exactly.
+
+    The Gumbel-max trick, fused into the head product on a GPU as in FlashSampling
+    (arXiv 2603.15854). The noise depends on (seed, step, batch row, target id) alone: the same four
+    give the same draw, on one rank or on several.
+
+    Args:
+        head: the pruned head, or this rank's shard of it.
+        hidden: [B, H], dtype and device of the head.
+        seed: a number, or int64 [1] on the device, which a CUDA graph reads at every replay.
+        step: likewise; another step draws anew.
+        temperature: 0 or more, a number or float32 [B]; 0 takes the most likely id, with
+            log-probability 0.
+        bitmask: int32 [B, ceil(V / 32)], a bit for each target id that may be chosen.
+        group: of the ranks that hold the other shards.
+        backend: `triton`, `torch`, or what fits the device.
+
+    Returns:
+        Target ids [B] and their log-probabilities under the draft distribution [B].
+
+    Raises:
+        HeadError: a tensor does not fit, or a number is negative as a temperature. Temperatures in
+            a tensor are not looked at, which would wait for the device; below 0 they count as 0.
+    """
+    checks.whole_or_group(head, group)
+    checks.hidden_of(head, hidden)
+    checks.bitmask_of(head, bitmask, hidden.shape[0])
+    heat = _heat(temperature, hidden)
+    first, second = _number(seed, hidden.device), _number(step, hidden.device)
+    draw = Draw(heat, first, second, head.shape.logit_scale, head.shape.soft_cap)
+    triton = uses_triton(backend, head.weight.device)
+    drawn = _drawn(head, hidden, draw, bitmask, triton)
+    if group is not None:
+        drawn = ranks.reduced(drawn, group)
+    likely = torch.where(heat > 0, drawn.logits - drawn.logsumexp, 0.0)
+    impossible = (drawn.keys == packed_keys.NOTHING) | (drawn.logits == -INFINITY)
+    return Chosen(packed_keys.ids_of(drawn.keys), torch.where(impossible, -INFINITY, likely))
+
+
+def _drawn(
+    head: PrunedHead, hidden: Tensor, draw: Draw, bitmask: Tensor | None, triton: bool
+) -> Drawn:
+    if not torch.compiler.is_compiling():
+        return dispatch.sample(hidden, parts_of(head), draw, bitmask, triton)
+    packed = torch.empty(hidden.shape[0], dtype=torch.int64, device=hidden.device)
+    floats = [torch.empty_like(packed, dtype=torch.float32) for _ in range(2)]
+    custom_ops.sample(hidden, *parts_of(head), bitmask, *draw, triton, packed, *floats)
+    return Drawn(packed, *floats)
+
+
+@torch.no_grad()
+def topk(
+    head: PrunedHead,
+    hidden: Tensor,
+    k: int,
+    *,
+    bitmask: Tensor | None = None,
+    group: "ProcessGroup | None" = None,
+) -> Chosen:
+    """The k most likely ids of each row, most likely first, ties by the lower target id.
+
+    Args:
+        head: the pruned head, or this rank's shard of it.
+        hidden: [B, H], dtype and device of the head.
+        k: 1 … K, K being that of the whole head.
+        bitmask: int32 [B, ceil(V / 32)], a bit for each target id that may be chosen.
+        group: of the ranks that hold the other shards.
+
+    Returns:
+        Target ids [B, k] and their log-probabilities [B, k].
+
+    Raises:
+        HeadError: a tensor does not fit, or k is out of range.
+    """
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= len(head.vocab):
+        raise HeadError(f"k {k!r}", expected=f"a whole number from 1 to {len(head.vocab)}, K")
+    checks.whole_or_group(head, group)
+    logits = head(hidden)
+    checks.bitmask_of(head, bitmask, len(hidden))
+    ids = ids_or_range(head.target_ids, logits)
+    mask = None if bitmask is None else allowed(bitmask, ids)
+    packed = packed_keys.pack(logits, ids, mask)
+    total = (logits if mask is None else logits.masked_fill(~mask, -INFINITY)).logsumexp(1)
+    best = packed.topk(min(k, packed.shape[1]), dim=1).values
+    if group is not None:
+        best, total = ranks.merged(best, total, k, group)
+    logprobs = packed_keys.values_of(best) - total[:, None]
+    return Chosen(packed_keys.ids_of(best), torch.where(logprobs.isnan(), -INFINITY, logprobs))
+
+
+@torch.no_grad()
+def distribution(head: PrunedHead, hidden: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
+    """The whole draft distribution, for rejection sampling; of a whole head, not of a shard.
+
+    On a GPU its logits may be rounded as the matrix library rounds them, those of `sample` are not.
+
+    Args:
+        head: the pruned head.
+        hidden: [B, H], dtype and device of the head.
+        temperature: 0 or more, a number or float32 [B]; 0 gives 1 to the most likely id.
+
+    Returns:
+        Probabilities by draft id, float32 [B, K]; every other target id has probability 0.
+
+    Raises:
+        HeadError: a tensor does not fit, or a temperature is negative.
+    """
+    checks.whole_or_group(head, None)
+    logits, heat = head(hidden), _heat(temperature, hidden)[:, None]
+    best = torch.zeros_like(logits).scatter_(1, logits.argmax(1, keepdim=True), 1.0)
+    cooled = (logits * inverse(heat)).clamp_max(LARGEST)
+    dead = (logits == -INFINITY).all(1, keepdim=True)
+    return torch.where((heat > 0) & ~dead, cooled.softmax(1), best)
+
+
+def _heat(temperature: float | Tensor, hidden: Tensor) -> Tensor:
+    """Temperatures as float32 [B]; those on the device are not looked at, which would wait."""
+    batch = hidden.shape[0]
+    if isinstance(temperature, Tensor):
+        fits = temperature.shape in ((), (1,), (batch,)) and temperature.is_floating_point()
+        if not fits or temperature.device != hidden.device:
+            raise HeadError(
+                f"a temperature {temperature.dtype} {list(temperature.shape)} on "
+                f"{temperature.device}",
+                expected=f"a number, or floats [{batch}] on {hidden.device}",
+            )
+        heat = temperature.float().expand(batch)
+        return torch.where(heat < COLDEST, 0.0, heat)
+    known = isinstance(temperature, int | float) and not isinstance(temperature, bool)
+    if not known or not 0 <= temperature < INFINITY:
+        raise HeadError(f"temperature {temperature!r}", expected="a number from 0")
+    cold = 0.0 if temperature < COLDEST else float(temperature)
+    return torch.full((batch,), cold, dtype=torch.float32, device=hidden.device)
+
+
+def _number(value: int | Tensor, device: torch.device) -> Tensor:
+    number = isinstance(value, int) and not isinstance(value, bool)
+    if number and -(2**63) <= int(value) < 2**63:
+        return torch.full((1,), int(value), dtype=torch.int64, device=device)
+    fits = isinstance(value, Tensor) and value.dtype == torch.int64 and value.numel() == 1
+    if not isinstance(value, Tensor) or not fits or value.device != device:
+        raise HeadError(
+            f"a seed or step {value!r}",
+            expected=f"a whole number of 64 bits, or int64 [1] on {device}",
+        )
+    return value.reshape(1)
