@@ -20,7 +20,7 @@ import memory
 
 ENGINES = ("local", "ray")
 AFTER = {"local": 1.0, "ray": 6.0}  # seconds from the start until a worker is killed
-NAMES = {"local": "vocabfreq.counting.worker", "ray": "ray::count_on_node"}
+NAMES = {"local": "vocabfreq.counting.workers", "ray": "ray::count_on_node"}
 
 
 def kill_worker(process: "subprocess.Popen[bytes]", engine: str, killed: list[int]) -> None:

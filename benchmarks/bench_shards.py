@@ -24,8 +24,7 @@ from vocabfreq.corpus import sources as cutting
 from vocabfreq.corpus.sources import parse_source
 from vocabfreq.counting.build import count_part
 from vocabfreq.counting.merging import merge_partials
-from vocabfreq.counting.plan import CountOptions, make_plan
-from vocabfreq.counting.planfile import load_plan, save_plan
+from vocabfreq.counting.plan import CountOptions, load_plan, make_plan, save_plan
 from vocabfreq.counting.progress import standing_of
 from vocabfreq.tokenizer.info import load_tokenizer
 

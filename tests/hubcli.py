@@ -16,8 +16,9 @@ from hubserver import HubServer
 HERE = str(Path(__file__).parent)
 DRIVER = """
 import contextlib, io, json, sys, traceback
-from vocabfreq.hub import retry
-retry.DELAYS = (0.05,) * 4
+import importlib
+push = importlib.import_module("vocabfreq.hub.push")
+push.DELAYS = (0.05,) * 4
 
 def run(words):
     from vocabfreq.cli import main

@@ -20,7 +20,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from vocabfreq.runtime import tuning
+from vocabfreq.runtime import launch
 
 TARGETS = 80, 90, 100
 SHARED = {80: 166_912, 90: 232_448, 100: 232_448}  # bytes that a block may have
@@ -69,9 +69,9 @@ def cases(target: int, everything: bool = False) -> Iterator[Case]:
     """The compilations for a target: all of them, or each configuration once for each weight."""
     for dtype, weight in _pairs(target):
         sizes = 4 if dtype == "fp32" else 2, WIDTHS[weight]
-        lists = {tuning.configs(b, *sizes): b for b in tuning.BUCKETS}
+        lists = {launch.configs(b, *sizes): b for b in launch.BUCKETS}
         pairs = (
-            [(b, tuning.configs(b, *sizes)) for b in tuning.BUCKETS]
+            [(b, launch.configs(b, *sizes)) for b in launch.BUCKETS]
             if everything
             else [(b, configs) for configs, b in lists.items()]
         )
@@ -79,7 +79,7 @@ def cases(target: int, everything: bool = False) -> Iterator[Case]:
             for config, sample in product(configs, (False, True)):
                 if everything or (dtype != "fp16" and sample == (WIDTHS[weight] > 1)):
                     yield Case("head_kernel", dtype, weight, sample, True, bucket, config)
-    yield Case("head_kernel", optional=False, config=tuning.configs(16, 2, 2)[0])
+    yield Case("head_kernel", optional=False, config=launch.configs(16, 2, 2)[0])
     for sample in (False, True):
         for dtype in ("bf16", "fp16", "fp32") if everything else ("bf16",):
             yield Case("logits_kernel", dtype, dtype, sample, config=_blocks("LOGITS"))
@@ -94,7 +94,7 @@ def _pairs(target: int) -> tuple[tuple[str, str], ...]:
 
 
 def _blocks(kind: str) -> tuple[int, int, int, int]:
-    return getattr(tuning, f"{kind}_BLOCK"), 0, getattr(tuning, f"{kind}_WARPS"), 1
+    return getattr(launch, f"{kind}_BLOCK"), 0, getattr(launch, f"{kind}_WARPS"), 1
 
 
 def compiled(case: Case, target: int) -> dict[str, Any]:

@@ -10,8 +10,13 @@ import pytest
 
 from vocabfreq.cli import main
 from vocabfreq.errors import EvaluationError, FileFormatError, SelectionError
-from vocabfreq.measure import measured
-from vocabfreq.measure.advise import Costs, advise, lengths_by_coverage
+from vocabfreq.measure.advise import (
+    Costs,
+    advise,
+    lengths_by_coverage,
+    read_acceptance,
+    read_head_times,
+)
 
 ROWS = 1024
 COVERAGE = np.minimum(1, np.arange(ROWS + 1) / 256)  # all text lies within 256 ids
@@ -93,29 +98,29 @@ def test_missing_measurements_are_named() -> None:
 def test_head_times_prefer_a_replayed_graph(tmp_path: Path) -> None:
     told = _bench({64: 100.0, 256: 200.0}, 800.0)
     told["cells"][0]["timings"].append(_timing("ours, torch", 50.0, "graph"))
-    times = measured.head_times(_write(tmp_path / "b.json", told), ROWS, 1)
+    times = read_head_times(_write(tmp_path / "b.json", told), ROWS, 1)
     assert times == pytest.approx({64: 50e-6, 256: 200e-6, ROWS: 800e-6})
 
 
 def test_costs_of_a_step_come_from_the_unpruned_run(tmp_path: Path) -> None:
     runs = [_run(None, 2.0, 1.0, 1.0), _run(64, 1.5, 9.0, None)]
     path = _write(tmp_path / "e.json", {"rows": runs})
-    found = measured.acceptance(path, ROWS, 2, 1)
+    found = read_acceptance(path, ROWS, 2, 1)
     assert found.lengths == {ROWS: 2.0, 64: 1.5}
     # A step takes 2 s, half of it the target; two drafted tokens share the other second.
     assert found.costs(0.25) == Costs(1.0, 0.25, 2)
     with pytest.raises(EvaluationError, match=r"600\.000 ms"):
         found.costs(0.6)
     with pytest.raises(EvaluationError, match="N = 3"):
-        measured.acceptance(path, ROWS, 3, 1)
+        read_acceptance(path, ROWS, 3, 1)
 
 
 def test_figures_of_another_vocabulary_or_batch_are_refused(tmp_path: Path) -> None:
     path = _write(tmp_path / "b.json", _bench({64: 100.0}, 800.0))
     with pytest.raises(EvaluationError, match=r"V = 1,024"):
-        measured.head_times(path, 2048, 1)
+        read_head_times(path, 2048, 1)
     with pytest.raises(EvaluationError, match="B = 8"):
-        measured.head_times(path, ROWS, 8)
+        read_head_times(path, ROWS, 8)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"rows": 1, "cells": 1}', "\xff"])
@@ -123,9 +128,9 @@ def test_other_files_are_refused_in_words(tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.json"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(FileFormatError, match="bench --json"):
-        measured.head_times(path, ROWS, 1)
+        read_head_times(path, ROWS, 1)
     with pytest.raises(FileFormatError, match="eval --json"):
-        measured.acceptance(path, ROWS, 2, 1)
+        read_acceptance(path, ROWS, 2, 1)
 
 
 def test_the_command_prints_the_best_and_the_curve(

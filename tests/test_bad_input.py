@@ -297,7 +297,7 @@ def test_F15_a_directory(tok: Path, lines: Lines, tmp_path: Path) -> None:
 def test_F7_the_first_line_may_be_longer_than_a_block(
     tok: Path, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vocabfreq.corpus.peek.BLOCK", 100)
+    monkeypatch.setattr("vocabfreq.corpus.sources.BLOCK", 100)
     texts = ["abc the " * 100, "x"]
     found = report(tok, str(lines(*({"text": t} for t in texts))))
     assert (total(found.table) == truth(tok, texts)).all()

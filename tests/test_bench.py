@@ -16,13 +16,11 @@ from vocabfreq.cli import main
 from vocabfreq.errors import HeadError, WrongResultError
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.measure import bench as benching
-from vocabfreq.measure.bench import Setup, baselines, timing
-from vocabfreq.measure.bench import run as running
+from vocabfreq.measure.bench import Setup, baselines, runner, timing
 from vocabfreq.measure.bench.baselines import Contender
-from vocabfreq.measure.bench.checking import check, truth
+from vocabfreq.measure.bench.runner import check, truth
 from vocabfreq.measure.bench.setup import DTYPES
-from vocabfreq.runtime.head import PrunedHead
-from vocabfreq.runtime.pruning import prune_lm_head
+from vocabfreq.runtime.head import PrunedHead, prune_lm_head
 from vocabfreq.runtime.sampler import GreedySampler
 
 TINY = Setup(24, 90, (20, 90), (1, 3), "bfloat16", "cpu", 3, 1)
@@ -94,8 +92,8 @@ def test_a_ratio_is_the_median_over_turns(monkeypatch: pytest.MonkeyPatch) -> No
         made[:] = whole(full, head, batch)
         return made
 
-    monkeypatch.setattr(running, "contenders", noted)
-    monkeypatch.setattr(running, "take_turns", taken)
+    monkeypatch.setattr(runner, "contenders", noted)
+    monkeypatch.setattr(runner, "take_turns", taken)
     cell = benching.run(kept).cells[0]
     first = cell.timings[0]
     assert (first.median_us, first.lowest_us, first.highest_us) == (60, 10, 200)
@@ -127,7 +125,7 @@ def test_a_wrong_contender_stops_it(name: str, wrong: Any, monkeypatch: pytest.M
             for one in whole(full, head, batch)
         ]
 
-    monkeypatch.setattr(running, "contenders", broken)
+    monkeypatch.setattr(runner, "contenders", broken)
     with pytest.raises(WrongResultError, match=f"{name} .* gave the id .*no speed is told"):
         benching.run(replace(TINY, sizes=(2,), batch_sizes=(7,)))
 
@@ -169,7 +167,7 @@ def test_a_contender_that_cannot_be_compiled_is_left_out(
 
     whole = baselines.contenders
     monkeypatch.setattr(
-        running,
+        runner,
         "contenders",
         lambda *given: [Contender("c", "greedy", fails, compiled=True), *whole(*given)],
     )

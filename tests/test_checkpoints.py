@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from vocabfreq.checkpoints import tensors as module
 from vocabfreq.checkpoints.folder import open_checkpoint
-from vocabfreq.checkpoints.header import BITS, read_header
-from vocabfreq.checkpoints.tensors import Tensor
+from vocabfreq.checkpoints.tensors import BITS, Tensor, read_header
 from vocabfreq.checkpoints.writing import Piece, copied, numbers, write_safetensors
 from vocabfreq.errors import FileFormatError
 from vocabfreq.storage.manifest import leaves_folder

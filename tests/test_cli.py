@@ -311,8 +311,8 @@ def test_standard_input_is_never_counted_by_half(tok: Path, corpus: Path, tmp_pa
         "from vocabfreq.tokenizer.encoders import GigatokenEncoder, EncoderFailedError\n"
         "def fail(self, texts): raise EncoderFailedError('planted')\n"
         "GigatokenEncoder.encode = fail\n"
-        "from vocabfreq.corpus import stdin; stdin.BLOCK = 100\n"
-        "from vocabfreq.corpus import peek; peek.BLOCK = 100\n"
+        "from vocabfreq.corpus import files; files.BLOCK = 100\n"
+        "from vocabfreq.corpus import sources; sources.BLOCK = 100\n"
         "from vocabfreq.cli import main; main()"
     )
     arguments = ["build", "-t", str(tok), "-s", "-", "-o", str(tmp_path / "out")]

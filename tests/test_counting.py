@@ -24,8 +24,8 @@ from vocabfreq.corpus.blocks import record_blocks
 from vocabfreq.corpus.files import InputFile
 from vocabfreq.counting import workers
 from vocabfreq.counting.build import run_plan
-from vocabfreq.counting.heldout import held_out
 from vocabfreq.counting.plan import make_plan
+from vocabfreq.counting.shard import held_out
 from vocabfreq.errors import CountError, RefusedError, SourceError, WorkDirError
 from vocabfreq.tokenizer.encoders import Encoded, GigatokenEncoder
 
@@ -225,7 +225,7 @@ def children(pid: int) -> list[int]:
     found = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         found += [int(child) for child in task.read_text().split()]
-    return [c for c in found if b"vocabfreq.counting.worker" in _command(c)]
+    return [c for c in found if b"vocabfreq.counting.workers" in _command(c)]
 
 
 def _command(pid: int) -> bytes:
@@ -251,18 +251,18 @@ def test_F11_a_shard_that_kills_its_worker_twice_is_named(
 
 KILLER = """
 import sys
-from vocabfreq import engines
-from vocabfreq.counting import run_plan
+from vocabfreq.counting import workers
+from vocabfreq.counting.build import run_plan
 from vocabfreq.errors import CountError
-from vocabfreq.planning import CountOptions, make_plan
-from vocabfreq.tokenizer import load_tokenizer
+from vocabfreq.counting.plan import CountOptions, make_plan
+from vocabfreq.tokenizer.info import load_tokenizer
 from pathlib import Path
 
-ask = engines._ask
+ask = workers._ask
 def kill_first(process, task):
     process.kill()
     return ask(process, task)
-engines._ask = kill_first
+workers._ask = kill_first
 options = CountOptions(workers=2, work_dir=Path(sys.argv[3]))
 try:
     run_plan(make_plan([sys.argv[2]], load_tokenizer(sys.argv[1]), options))
@@ -366,7 +366,7 @@ def test_F11_a_full_disk_ends_the_build_and_names_the_folder(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("vocabfreq.counting.tasks.save_partial", full)
+    monkeypatch.setattr("vocabfreq.counting.workers.save_partial", full)
     with pytest.raises(WorkDirError, match=r"(?s)cannot write into .*work: No space left.*kept"):
         report(tok, str(corpus), options=CountOptions(workers=0, work_dir=tmp_path / "work"))
 

@@ -16,7 +16,8 @@ import pytest
 from conftest import Lines
 
 from vocabfreq import DraftVocab
-from vocabfreq.cli import evaltable, main
+from vocabfreq.cli import eval as eval_command
+from vocabfreq.cli import main
 from vocabfreq.errors import (
     MismatchError,
     MissingExtraError,
@@ -24,20 +25,10 @@ from vocabfreq.errors import (
     SourceError,
     VocabfreqError,
 )
-from vocabfreq.measure.eval import (
-    EvaluationError,
-    Plan,
-    RunResult,
-    RunSpec,
-    engines,
-    evaluate,
-    read_prompts,
-)
-from vocabfreq.measure.eval.compare import Case, Gap, first_differences, judged
-from vocabfreq.measure.eval.engines import Engine
-from vocabfreq.measure.eval.gaps import bound_of
-from vocabfreq.measure.eval.predict import predict
-from vocabfreq.measure.eval.spec import load, save
+from vocabfreq.measure.eval import EvaluationError, Plan, RunResult, RunSpec, evaluate, read_prompts
+from vocabfreq.measure.eval.compare import Case, Gap, bound_of, first_differences, judged
+from vocabfreq.measure.eval.plan import ENGINES, Engine, load, save
+from vocabfreq.measure.eval.report import predict
 from vocabfreq.measure.eval.sweep import sweep
 
 # A worker that knows one more engine: it counts its calls in a file and can fail, wait or differ.
@@ -45,9 +36,9 @@ FAKE = """
 import sys, time
 from pathlib import Path
 from types import ModuleType
-from vocabfreq.evaluation import engines, worker
-from vocabfreq.evaluation.progress import tell
-from vocabfreq.evaluation.spec import RunResult
+from vocabfreq.measure.eval import plan, processes
+from vocabfreq.measure.eval.processes import tell
+from vocabfreq.measure.eval.plan import RunResult
 
 def run(spec):
     with open(spec.options["calls"], "a") as calls:
@@ -69,14 +60,14 @@ def run(spec):
 module = ModuleType("fake_engine")
 module.run = run
 sys.modules["fake_engine"] = module
-engines.ENGINES["fake"] = engines.Engine("fake_engine", (), "")
-sys.exit(worker.main())
+plan.ENGINES["fake"] = plan.Engine("fake_engine", (), "")
+sys.exit(processes.main())
 """
 
 
 @pytest.fixture
 def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    monkeypatch.setitem(engines.ENGINES, "fake", Engine("fake_engine", (), ""))
+    monkeypatch.setitem(ENGINES, "fake", Engine("fake_engine", (), ""))
     script = tmp_path / "fake_worker.py"
     script.write_text(FAKE)
     return [sys.executable, str(script)]
@@ -229,10 +220,10 @@ def test_what_cannot_be_run_is_refused_before_anything_is(
         replace(plan, drafter="self").specs()
     with pytest.raises(EvaluationError, match="engine 'none'"):
         replace(plan, engine="none").specs()
-    monkeypatch.setitem(engines.ENGINES, "fake", Engine("m", (), "", largest_batch=1))
+    monkeypatch.setitem(ENGINES, "fake", Engine("m", (), "", largest_batch=1))
     with pytest.raises(EvaluationError, match="batch size 8 with --engine fake; expected at most"):
         replace(plan, batch_sizes=(1, 8)).specs()
-    monkeypatch.setitem(engines.ENGINES, "fake", Engine("m", ("no_such_package",), "pip it"))
+    monkeypatch.setitem(ENGINES, "fake", Engine("m", ("no_such_package",), "pip it"))
     with pytest.raises(MissingExtraError, match="no_such_package is not installed\npip it"):
         plan.specs()
 
@@ -286,14 +277,14 @@ def test_speeds_of_an_earlier_command_are_marked(
 ) -> None:
     parts = tmp_path / "parts"
     first = evaluate(plan, parts, worker=worker, measure=no_gap)
-    evaltable.print_evaluation(first)
+    eval_command.print_evaluation(first)
     assert " *" not in capsys.readouterr().out and first.notes == ("fake",)
     assert not any(row.resumed for row in first.rows)
     found = evaluate(replace(plan, spec_tokens=(3, 1)), parts, worker=worker, measure=no_gap)
     assert [row.resumed for row in found.rows] == [True] * 3 + [False] * 2
     assert found.notes[-1].startswith(f"* 3 of 5 runs are of an earlier command, ended {date()}")
     assert str(parts) in found.notes[-1]
-    evaltable.print_evaluation(found)
+    eval_command.print_evaluation(found)
     assert capsys.readouterr().out.count("0 *") == 3
     assert all(row["ended_at"].startswith(date()) for row in found.as_dict()["rows"])
 
@@ -384,9 +375,9 @@ def test_a_sweep_that_is_stopped_leaves_no_child_and_goes_on_later(
     code = f"""
 import sys
 from pathlib import Path
-from vocabfreq.evaluation import Interrupted, Plan, engines
-from vocabfreq.evaluation.sweep import sweep
-engines.ENGINES["fake"] = engines.Engine("fake_engine", (), "")
+from vocabfreq.measure.eval import Interrupted, Plan, plan
+from vocabfreq.measure.eval.sweep import sweep
+plan.ENGINES["fake"] = plan.Engine("fake_engine", (), "")
 try:
     sweep({stuck!r}, Path({str(tmp_path / "parts")!r}), worker={worker!r})
 except Interrupted as stop:
@@ -447,7 +438,7 @@ def test_the_command_prints_tables_and_json(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setitem(engines.ENGINES, "vllm", Engine("fake_engine", (), ""))
+    monkeypatch.setitem(ENGINES, "vllm", Engine("fake_engine", (), ""))
     found = evaluate(plan, tmp_path / "parts", worker=worker, measure=no_gap)
     monkeypatch.setattr("vocabfreq.measure.eval.evaluate", lambda *_: found)
     arguments = ["vocabfreq", "eval", "--target", "t", "--drafter", "d", "--prompts"]
@@ -503,7 +494,7 @@ def test_what_went_wrong_is_in_the_output(
         replace(found.rows[1], differences=(difference,)),
         replace(found.rows[2], error="out of memory"),
     )
-    evaltable.print_evaluation(replace(found, rows=rows))
+    eval_command.print_evaluation(replace(found, rows=rows))
     out = capsys.readouterr().out
     assert "DIFFERS (1)" in out and "FAILED: out of memory" in out
     assert "prompt 0, token 0: 1 instead of 2; DIFFERS, logit gap 3 (near-ties: up to 0.5)" in out

@@ -10,8 +10,7 @@ from conftest import save_tokenizer, tiny_tokenizer
 from vocabfreq import DraftVocab
 from vocabfreq.errors import MismatchError
 from vocabfreq.measure.eval import EvaluationError, Plan, RunResult, RunSpec, evaluate
-from vocabfreq.measure.eval.compare import Case
-from vocabfreq.measure.eval.gaps import Target
+from vocabfreq.measure.eval.compare import Case, Target
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", reason="the engine needs transformers")

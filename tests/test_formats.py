@@ -21,7 +21,7 @@ from safetensors.numpy import save_file
 from test_frequencies import table
 
 from vocabfreq import FrequencyTable
-from vocabfreq.cli.choices import FormatChoice, KindChoice
+from vocabfreq.cli.options import FormatChoice, KindChoice
 from vocabfreq.errors import (
     FileFormatError,
     MissingExtraError,
@@ -33,7 +33,7 @@ from vocabfreq.errors import (
 from vocabfreq.formats import FORMATS, KINDS, Counts, read, torch_file, write
 from vocabfreq.formats.read_options import MAX_ROWS
 from vocabfreq.frequencies.draft_vocab import DraftVocab
-from vocabfreq.storage.places import find
+from vocabfreq.storage.resolve import find
 
 IDS = ("draft-vocab", "token-map", "npy", "mapping", "modelopt", "nemo", "json")
 TORCH_FREE = ("draft-vocab", "token-map", "token-freq", "npy", "json")
@@ -738,7 +738,7 @@ def test_what_looks_local_is_never_downloaded(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").mkdir()
-    monkeypatch.setattr("vocabfreq.storage.places.open_folder", None)
+    monkeypatch.setattr("vocabfreq.storage.resolve.open_folder", None)
     with pytest.raises(FileFormatError, match="no file"):
         read(path)
     with pytest.raises(FileFormatError, match="no file"):
@@ -758,7 +758,7 @@ def test_addresses_on_the_hub(
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr(
-        "vocabfreq.storage.places.open_folder", lambda spec, error: asked.append(spec)
+        "vocabfreq.storage.resolve.open_folder", lambda spec, error: asked.append(spec)
     )
     assert find(address).name == file
     assert asked == [folder]
@@ -949,7 +949,7 @@ sys.modules["torch"] = None
 from pathlib import Path
 from vocabfreq.errors import MissingExtraError
 from vocabfreq.formats import Counts, read, write
-from vocabfreq.vocab import DraftVocab
+from vocabfreq.frequencies.draft_vocab import DraftVocab
 vocab, counts = DraftVocab.from_ids([5, 1], rows=8), Counts.from_mapping({{5: 2, 1: 9}}, 8)
 for kind in {TORCH_FREE}:
     write(counts if kind == "token-freq" else vocab, Path(sys.argv[1]) / kind, kind)

@@ -472,7 +472,7 @@ def test_the_command_in_a_card_is_one_command(tok: Path, tmp_path: Path) -> None
     import shlex
 
     from vocabfreq import Source
-    from vocabfreq.hub.carduse import command
+    from vocabfreq.hub.card import command
 
     (tmp_path / "a.txt").write_text("the abc")
     name = "a```; touch PWNED #"

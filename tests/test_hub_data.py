@@ -22,8 +22,7 @@ from hubserver import Fault, HubServer, Kind
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from vocabfreq import CountOptions, FrequencyTable, count
-from vocabfreq.corpus.hub_datasets import is_data_set, parse
-from vocabfreq.corpus.hub_files import _Reader
+from vocabfreq.corpus.hub_datasets import _Reader, is_data_set, parse
 from vocabfreq.errors import SourceError
 from vocabfreq.storage.resolve import looks_like_repo
 

@@ -28,16 +28,8 @@ import triton  # noqa: E402  the variable comes first
 import triton.language as tl  # noqa: E402
 from torch import Tensor  # noqa: E402
 
-from vocabfreq.runtime import (  # noqa: E402
-    kernels,
-    launch,
-    noise,
-    packed_keys,
-    reference,
-    tuning,
-)
-from vocabfreq.runtime.bitmask import allowed  # noqa: E402
-from vocabfreq.runtime.reference import Draw  # noqa: E402
+from vocabfreq.runtime import kernels, launch, packed_keys, reference  # noqa: E402
+from vocabfreq.runtime.reference import Draw, allowed  # noqa: E402
 
 # The interpreter computes with numpy, which warns of infinities that a GPU passes over.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -272,7 +264,7 @@ def test_philox_words_are_bit_equal(device: str, seed: int, step: int) -> None:
     words = torch.full((16, 64), -1, device=device)
     philox_kernel[(1,)](a, b, rows, ids, words, 64, BLOCK=64)
     low, high = b & 0xFFFFFFFF, (b >> 32) & 0xFFFFFFFF
-    assert words.equal(noise.philox(a, ids[None, :], rows[:, None], low, high))
+    assert words.equal(reference.philox(a, ids[None, :], rows[:, None], low, high))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -323,8 +315,8 @@ def cooled(logits: Tensor, how: Draw, ids: Tensor, bitmask: Tensor | None) -> Te
 CONFIGS = [
     (bucket, config, sizes)
     for sizes in ((2, 2), (2, 1), (4, 4))
-    for bucket in tuning.BUCKETS
-    for config in tuning.configs(bucket, *sizes)
+    for bucket in launch.BUCKETS
+    for config in launch.configs(bucket, *sizes)
 ]
 
 
@@ -332,7 +324,7 @@ CONFIGS = [
 def test_every_configuration_gives_the_same(
     device: str,
     bucket: int,
-    config: tuning.Config,
+    config: launch.Config,
     sizes: tuple[int, int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -347,12 +339,12 @@ def test_every_configuration_gives_the_same(
     assert launch.greedy(hidden, weight, ids).equal(reference.greedy(hidden, weight, ids))
 
 
-@pytest.mark.parametrize("bucket", tuning.BUCKETS)
+@pytest.mark.parametrize("bucket", launch.BUCKETS)
 @pytest.mark.parametrize("dtype", [torch.int8, torch.bfloat16, torch.float32], ids=str)
 def test_a_card_times_the_configurations_of_its_bucket(bucket: int, dtype: torch.dtype) -> None:
     tensors = {"hidden": ints(1).bfloat16(), "weight": ints(1).to(dtype)}
-    every = list(tuning.every_config())
-    wanted = tuning.configs(bucket, 2, dtype.itemsize)
+    every = list(launch.every_config())
+    wanted = launch.configs(bucket, 2, dtype.itemsize)
     assert set(launch._fitting(every, tensors, BLOCK_B=bucket)) == set(wanted)
 
 

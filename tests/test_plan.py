@@ -22,16 +22,16 @@ from vocabfreq.corpus.sources import parse_source
 from vocabfreq.counting.build import count_part, run_plan
 from vocabfreq.counting.merging import Report, Sums, merge_partials, report_of
 from vocabfreq.counting.partial_files import load_partial, partial_path
-from vocabfreq.counting.plan import Plan, make_plan
-from vocabfreq.counting.planfile import check_plan_place, lasting_sources, load_plan, save_plan
-from vocabfreq.counting.progress import standing_of
-from vocabfreq.errors import (
-    CountError,
-    FileFormatError,
-    MismatchError,
-    OverwriteError,
-    SourceError,
+from vocabfreq.counting.plan import (
+    Plan,
+    check_plan_place,
+    lasting_sources,
+    load_plan,
+    make_plan,
+    save_plan,
 )
+from vocabfreq.counting.progress import standing_of
+from vocabfreq.errors import CountError, FileFormatError, MismatchError, OverwriteError, SourceError
 
 TEXTS = [f"abc {'the ' * (n % 5)}{n} hello é {n * 7919}" for n in range(240)]
 

@@ -675,7 +675,7 @@ def test_what_is_not_written_right_is_not_kept(
         damage(folder / "model.safetensors")
         return open_checkpoint(folder)
 
-    monkeypatch.setattr("vocabfreq.checkpoints.verify.open_checkpoint", damaged)
+    monkeypatch.setattr("vocabfreq.checkpoints.writing.open_checkpoint", damaged)
     with pytest.raises(FileFormatError, match="not what was to be written"):
         prune_drafter(drafter, vocab(), tmp_path / "out")
     assert [p.name for p in tmp_path.iterdir()] == ["d"]

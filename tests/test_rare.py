@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from vocabfreq.tokenizer.rare import rare_texts as _rare_texts
+from vocabfreq.tokenizer.crosscheck import rare_texts as _rare_texts
 
 ORDINARY = [
     *("", "plain", "naïve ’quotes’", "Привет", "Ελληνικά", "שלום", "مرحبا", "नमस्ते", "สวัสดี"),

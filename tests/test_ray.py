@@ -15,12 +15,11 @@ import pytest
 from conftest import report, save_tokenizer, tiny_tokenizer
 
 from vocabfreq import CountOptions, VocabfreqError, load_tokenizer
-from vocabfreq.counting import ray_cluster, rayreduce
+from vocabfreq.counting import ray_cluster
 from vocabfreq.counting.build import run_plan
 from vocabfreq.counting.merging import Report, merge_partials
 from vocabfreq.counting.plan import Plan, make_plan
-from vocabfreq.counting.ray_cluster import _placed, ray_session
-from vocabfreq.counting.rayreduce import merge_on_ray
+from vocabfreq.counting.ray_cluster import _placed, merge_on_ray, ray_session
 from vocabfreq.errors import CountError, SourceError
 
 if find_spec("ray") is None and not os.environ.get("VOCABFREQ_REQUIRE_REAL"):
@@ -102,8 +101,8 @@ def test_a_tree_of_any_shape_gives_the_same_sums(
     leaf: int,
     branch: int,
 ) -> None:
-    monkeypatch.setattr(rayreduce, "LEAF", leaf)
-    monkeypatch.setattr(rayreduce, "BRANCH", branch)
+    monkeypatch.setattr(ray_cluster, "LEAF", leaf)
+    monkeypatch.setattr(ray_cluster, "BRANCH", branch)
     plan = planned(tok, corpus, tmp_path / "local")
     assert same(merge_on_ray(ray, plan, tmp_path / "local"), local)
     (tmp_path / "local" / sorted(parts(tmp_path / "local"))[3]).unlink()
@@ -179,7 +178,7 @@ def test_a_shard_that_cannot_be_read_is_named(
 def test_a_work_dir_that_is_not_shared_is_told(
     ray: Any, tok: Path, corpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from vocabfreq.counting.tasks import Done
+    from vocabfreq.counting.workers import Done
 
     monkeypatch.setattr(ray_cluster, "count_on_node", lambda *_: [Done(1, 1, 1, 1)])
     with pytest.raises(CountError, match="every node shares"):
@@ -219,8 +218,8 @@ from pathlib import Path
 import ray
 from ray.cluster_utils import Cluster
 from vocabfreq import CountOptions, load_tokenizer
-from vocabfreq.counting import run_plan
-from vocabfreq.planning import make_plan
+from vocabfreq.counting.build import run_plan
+from vocabfreq.counting.plan import make_plan
 
 tok, work, output, *specs = sys.argv[1:]
 cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})

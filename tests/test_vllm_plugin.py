@@ -243,7 +243,7 @@ def test_a_tokenizer_of_the_hub_is_compared_where_it_lies(
     tok: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from vocabfreq.tokenizer import fingerprint
-    from vocabfreq.vllm.kept import kept_ids
+    from vocabfreq.vllm.config import kept_ids
 
     vocab = DraftVocab.from_ids(kept(), rows=V, tokenizer="0" * 64)
     vocab.save(tmp_path / "other.safetensors")
@@ -264,7 +264,7 @@ def test_a_tokenizer_of_the_hub_is_compared_where_it_lies(
 
 
 def test_names_that_are_no_repo_pass(ids: Asked) -> None:
-    from vocabfreq.vllm.kept import kept_ids
+    from vocabfreq.vllm.config import kept_ids
 
     target = SimpleNamespace(tokenizer="/no/such/folder", get_vocab_size=lambda: V)
     assert len(kept_ids(ids, target)[0]) == 30

@@ -104,7 +104,7 @@ def _stat(process: Path) -> list[str]:
 def is_worker(pid: int) -> bool:
     """Whether it is (still) a worker of ours."""
     try:
-        return b"vocabfreq.counting.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"vocabfreq.counting.workers" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
 

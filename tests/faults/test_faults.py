@@ -11,7 +11,7 @@ from conftest import Lines, report
 
 from faults import disks, kills, pairs, parts, reads, signals
 from faults.scene import Row, Scene
-from vocabfreq.counting.workdir import LOCK, remove_work_dir
+from vocabfreq.counting.partial_files import LOCK, remove_work_dir
 from vocabfreq.storage.atomic import remove_leftovers, write_atomically
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")

@@ -99,7 +99,7 @@ def peak():
     text = Path("/proc/self/status").read_text()
     return next(int(l.split()[1]) for l in text.splitlines() if l.startswith("VmHWM")) * 1024
 from vocabfreq.checkpoints.pruning import prune_drafter
-from vocabfreq.vocab import DraftVocab
+from vocabfreq.frequencies.draft_vocab import DraftVocab
 before = peak()
 prune_drafter(sys.argv[1], DraftVocab.load(sys.argv[2]), sys.argv[3], sys.argv[4])
 print(peak() - before)

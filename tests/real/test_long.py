@@ -9,7 +9,7 @@ import pytest
 from real.conftest import Subject, assert_counts, true_counts, write_lines
 from real.documents import training_texts
 from vocabfreq import FrequencyTable
-from vocabfreq.tokenizer.rare import rare_texts
+from vocabfreq.tokenizer.crosscheck import rare_texts
 
 pytestmark = [
     pytest.mark.real,

@@ -12,7 +12,7 @@ import pytest
 
 from real.conftest import Subject, assert_counts, true_counts, write_lines
 from vocabfreq import CountOptions, FrequencyTable, count
-from vocabfreq.corpus import blocks, peek, sources, stdin
+from vocabfreq.corpus import blocks, files, sources
 from vocabfreq.errors import SourceError
 from vocabfreq.tokenizer.encoders import Encoded, GigatokenEncoder
 
@@ -95,7 +95,7 @@ def test_standard_input_is_counted_again_from_its_start_or_not_at_all(
     parts: int,
 ) -> None:
     data = write_lines(tmp_path / "docs.jsonl", texts).read_bytes()
-    for module in (blocks, peek, stdin):
+    for module in (blocks, sources, files):
         monkeypatch.setattr(module, "BLOCK", len(data) // parts + 1)
     with piped(data, monkeypatch):
         if parts > 1:  # only the first part is kept, so the rest cannot be read again
@@ -112,9 +112,9 @@ def test_standard_input_is_counted_again_from_its_start_or_not_at_all(
 def piped(data: bytes, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Standard input holds the data."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-    stdin.standard_input.cache_clear()
+    files.standard_input.cache_clear()
     yield
-    stdin.standard_input.cache_clear()
+    files.standard_input.cache_clear()
 
 
 @pytest.mark.parametrize("calls", [0, 3], ids=["at-once", "in-the-middle"])

@@ -4,27 +4,87 @@
     Pruned(eagle3-llama3-32k: 32,768 of 128,256 rows of the drafter's lm_head.weight)
 
 Only the rows that are kept are read, a block at a time, and read again to compare.
+
+What a person should know about a pruned drafter.
 """
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vocabfreq.checkpoints.config import ModelConfig, read_config
-from vocabfreq.checkpoints.drafter import write_drafter
+import numpy as np
+
+from vocabfreq.checkpoints.config import (
+    ModelConfig,
+    find,
+    kind_by_config,
+    kind_by_tensors,
+    read_config,
+)
 from vocabfreq.checkpoints.folder import Checkpoint, open_checkpoint
-from vocabfreq.checkpoints.head import own_head, target_head
-from vocabfreq.checkpoints.headrows import Head, embedding, is_head_tensor
-from vocabfreq.checkpoints.kinds import find, kind_by_config, kind_by_tensors
-from vocabfreq.checkpoints.output import check_free, new_folder
-from vocabfreq.checkpoints.remarks import folder_remarks, map_remarks
-from vocabfreq.checkpoints.tokenmap import write_token_map
-from vocabfreq.checkpoints.verify import verify
+from vocabfreq.checkpoints.head import Head, embedding, is_head_tensor, own_head, target_head
+from vocabfreq.checkpoints.tensors import Ids
+from vocabfreq.checkpoints.writing import (
+    check_free,
+    new_folder,
+    verify,
+    write_drafter,
+    write_token_map,
+)
 from vocabfreq.errors import FileFormatError, RefusedError
-from vocabfreq.formats.choosing import Chooser, choose
+from vocabfreq.formats.reading import Chooser, choose
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.tokenizer.fingerprint import check_tokenizers
+
+NORM = "norm_before_residual"
+
+
+def folder_remarks(
+    config: ModelConfig, head: Head, masked: bool, left_out: list[str]
+) -> Iterator[str]:
+    """For a folder.
+
+    Args:
+        config: of the drafter.
+        head: what was pruned.
+        masked: whether the drafter has a t2d, which tells offsets from ids.
+        left_out: files that were not copied.
+    """
+    if NORM not in config.raw and NORM not in config.inner:
+        yield (
+            f"config.json does not say {NORM}, and readers differ on what that means (vLLM takes "
+            "true in a speculators folder and false elsewhere, speculators false): write what the "
+            "drafter was trained with"
+        )
+    if head.old is not None and not masked and _unclear(head.old):
+        yield (
+            "d2t was taken for offsets; it could hold target ids as well, and no t2d tells: see "
+            "which they are in what wrote them"
+        )
+    dtype = config.raw.get("dtype", config.raw.get("torch_dtype"))
+    if dtype == "bfloat16" and head.weight.dtype not in ("BF16", "F16"):
+        yield f"the head is {head.weight.dtype}, as in the {head.owner}; config.json says {dtype}"
+    if left_out:
+        yield f"not copied: {', '.join(left_out)}"
+
+
+def _unclear(old: Ids) -> bool:
+    """Whether the numbers of a d2t make sense as offsets and as target ids."""
+    offsets = old - np.arange(len(old))
+    return len(old) > 1 and bool((np.diff(offsets) > 0).all())
+
+
+def map_remarks(config: ModelConfig, path: Path) -> Iterator[str]:
+    """For a token map."""
+    name = ", ".join(config.architectures) or "this drafter"
+    yield (
+        f"{name} shares the target's head, and its folder has no place for a map: "
+        "servers that load folders would refuse it"
+    )
+    yield f"SGLang takes the map: --speculative-token-map {path}"
+    yield "vLLM takes it through the vocabfreq plugin"
 
 
 @dataclass(frozen=True, repr=False)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from vocabfreq.checkpoints.config import CONFIG
 from vocabfreq.checkpoints.folder import INDEX, SINGLE, read_index
-from vocabfreq.checkpoints.headrows import is_head_tensor
+from vocabfreq.checkpoints.head import is_head_tensor
 from vocabfreq.errors import FileFormatError
 from vocabfreq.storage.resolve import Folder, open_folder
 

@@ -50,15 +50,19 @@ def advise(
     import numpy as np
 
     from vocabfreq.frequencies.table import FrequencyTable
-    from vocabfreq.measure import measured
-    from vocabfreq.measure.advise import Costs, lengths_by_coverage
+    from vocabfreq.measure.advise import (
+        Costs,
+        lengths_by_coverage,
+        read_acceptance,
+        read_head_times,
+    )
     from vocabfreq.measure.advise import advise as advise_on
 
     table = FrequencyTable.load(file)
     coverage = np.concatenate([[0.0], table.coverage_curve()])
-    heads = measured.head_times(bench, table.rows, batch_size)
+    heads = read_head_times(bench, table.rows, batch_size)
     if evaluation is not None:
-        found = measured.acceptance(evaluation, table.rows, num_spec_tokens, batch_size)
+        found = read_acceptance(evaluation, table.rows, num_spec_tokens, batch_size)
         lengths, costs = found.lengths, found.costs(heads[table.rows])
     elif target_ms is None or draft_ms is None or acceptance is None:
         raise typer.BadParameter("give --eval, or --target-ms, --draft-ms and --acceptance")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from vocabfreq.cli import render
-from vocabfreq.cli.choices import FormatChoice, KindChoice
+from vocabfreq.cli.options import FormatChoice, KindChoice
 
 
 def convert(
@@ -46,7 +46,7 @@ def convert(
 
     Counts do not become ids, which takes a size (vocabfreq export), nor ids counts.
     """
-    from vocabfreq.cli.exportrun import run_convert
+    from vocabfreq.cli.export import run_convert
 
     written = run_convert(
         file,

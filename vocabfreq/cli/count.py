@@ -38,9 +38,9 @@ def count(
     """
     from dataclasses import replace
 
-    from vocabfreq.cli.buildrun import listening
+    from vocabfreq.cli.build import listening
     from vocabfreq.counting.build import count_part
-    from vocabfreq.counting.planfile import load_plan
+    from vocabfreq.counting.plan import load_plan
 
     index, number = _part(shard_index, num_shards)
     loaded = load_plan(plan)

@@ -10,7 +10,7 @@ import typer
 from vocabfreq.cli import render
 
 if TYPE_CHECKING:
-    from vocabfreq.cli.buildrun import Outcome
+    from vocabfreq.cli.build import Outcome
 
 
 def merge(
@@ -42,7 +42,7 @@ def merge(
     content, is refused. Of a plan, every shard must have been counted: OUT has the bytes that one
     build would have written. Partial files are kept.
     """
-    from vocabfreq.cli.buildrun import check_output
+    from vocabfreq.cli.build import check_output
 
     if plan is None and len(files or []) < 2:
         raise typer.BadParameter("expected two or more files, or --plan PLAN")
@@ -57,9 +57,9 @@ def merge(
 
 
 def _finish(path: Path, output: Path) -> "Outcome":
-    from vocabfreq.cli.buildrun import save_report
+    from vocabfreq.cli.build import save_report
     from vocabfreq.counting.merging import merge_partials
-    from vocabfreq.counting.planfile import load_plan
+    from vocabfreq.counting.plan import load_plan
 
     plan = load_plan(path)
     assert plan.options.work_dir is not None

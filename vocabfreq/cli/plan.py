@@ -57,8 +57,8 @@ def plan(
     Then: vocabfreq count --plan PLAN in as many processes as you like, vocabfreq status, and
     vocabfreq merge --plan PLAN -o FILE, which gives the bytes that one build would give.
     """
-    from vocabfreq.cli.buildrun import show_plan
-    from vocabfreq.counting.planfile import check_plan_place, lasting_sources, save_plan
+    from vocabfreq.cli.build import show_plan
+    from vocabfreq.counting.plan import check_plan_place, lasting_sources, save_plan
 
     check_plan_place(output)
     made = planned(

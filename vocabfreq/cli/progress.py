@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from vocabfreq.counting.plan import Plan
-from vocabfreq.counting.tasks import Done
+from vocabfreq.counting.workers import Done
 
 
 class Bar:

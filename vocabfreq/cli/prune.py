@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vocabfreq.cli import render
-from vocabfreq.cli.choices import KindChoice
 from vocabfreq.cli.options import (
     INPUT,
     OUTPUT,
     CoverageOption,
     JsonOption,
+    KindChoice,
     MinCountOption,
     MultipleOfOption,
     PinsOption,

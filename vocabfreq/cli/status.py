@@ -16,7 +16,7 @@ NAMED = 10
 
 def status(plan: PlanOption, as_json: JsonOption = False) -> None:
     """Tell which shards of a plan are counted; the exit code is 1 while some are missing."""
-    from vocabfreq.counting.planfile import load_plan
+    from vocabfreq.counting.plan import load_plan
     from vocabfreq.counting.progress import standing_of
 
     found = standing_of(load_plan(plan))

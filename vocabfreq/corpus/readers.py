@@ -12,10 +12,9 @@ import numpy as np
 from vocabfreq.corpus import bad_rows as reasons
 from vocabfreq.corpus.bad_rows import Tally
 from vocabfreq.corpus.blocks import BOM, TruncatedError, ahead, decompressed, record_blocks
-from vocabfreq.corpus.files import STDIN, InputFile
+from vocabfreq.corpus.files import STDIN, InputFile, standard_input
 from vocabfreq.corpus.layouts import MASK_COLUMN, Layout
 from vocabfreq.corpus.rows import Batch, BatchBuilder, IdBatch, id_batch, load_line
-from vocabfreq.corpus.stdin import standard_input
 from vocabfreq.errors import SourceError
 
 MAX_JSON = 1 << 30

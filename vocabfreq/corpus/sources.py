@@ -1,17 +1,72 @@
-"""Source specs → shards: units of work that can be counted alone, in any order, once each."""
+"""Source specs → shards: units of work that can be counted alone, in any order, once each.
+
+The first rows of a file, to see what it holds before anything is counted.
+"""
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, get_args
 
-from vocabfreq.corpus import hub_datasets, stdin
-from vocabfreq.corpus.files import STDIN, InputFile, local_files
+import msgspec
+
+from vocabfreq.corpus import hub_datasets
+from vocabfreq.corpus.blocks import BLOCK, BOM, TruncatedError, decompressed
+from vocabfreq.corpus.files import STDIN, InputFile, local_files, named_errors, standard_input_file
 from vocabfreq.corpus.layouts import Layout, Roles, find_layout
-from vocabfreq.corpus.peek import first_rows
-from vocabfreq.corpus.readers import Piece
+from vocabfreq.corpus.readers import MAX_JSON, Piece, json_rows
+from vocabfreq.corpus.rows import BadRowError, load_line
 from vocabfreq.errors import SourceError
+
+ROWS = 100
+
+
+def first_rows(file: InputFile) -> list[dict[str, Any]]:
+    """The first rows of a file that are objects; empty when there are none."""
+    if file.format in ("parquet", "arrow", "hub"):
+        from vocabfreq.corpus.columnar import first_records
+
+        return first_records(file, ROWS)
+    data = head(file)
+    rows = json_rows(data) if file.format == "json" else None
+    return _objects(rows if rows is not None else map(_loaded, data.split(b"\n")))
+
+
+def head(file: InputFile) -> bytes:
+    """The start of a file without a BOM: whole lines, or all of it when it is one JSON document."""
+    parts = [b""]
+    with named_errors(file.path), file.open() as raw:
+        read = decompressed(raw, file.compression)
+        try:
+            while _wants_more(parts, file) and (part := read(BLOCK)):
+                parts.append(part)
+        except TruncatedError:
+            pass  # reported when the file is counted
+    return b"".join(parts).removeprefix(BOM)
+
+
+def _wants_more(parts: list[bytes], file: InputFile) -> bool:
+    size = sum(map(len, parts))
+    a_line = file.format != "json" and size >= BLOCK and any(b"\n" in part for part in parts)
+    return size <= MAX_JSON and not a_line
+
+
+def _loaded(line: bytes) -> Any:
+    try:
+        return msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        pass
+    try:
+        return load_line(line)
+    except BadRowError:
+        return None
+
+
+def _objects(rows: Iterable[Any]) -> list[dict[str, Any]]:
+    return list(islice((row for row in rows if isinstance(row, dict)), ROWS))
+
 
 _NAMED = re.compile(r"^([\w.-]+)=(.+)$", re.DOTALL)
 SMALLEST, LARGEST, SHARDS_PER_FILE = 8 << 20, 256 << 20, 16
@@ -132,7 +187,7 @@ def plan_source(index: int, source: Source) -> list[Shard]:
 def find_files(source: Source) -> list[InputFile]:
     """The files of a source, in plan order."""
     if source.spec == STDIN:
-        return [stdin.input_file(source.separator)]
+        return [standard_input_file(source.separator)]
     if hub_datasets.is_data_set(source.spec):
         return hub_datasets.data_set_files(source.spec)
     return local_files(source.spec)

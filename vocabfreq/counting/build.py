@@ -14,11 +14,23 @@ from typing import Any
 from vocabfreq.corpus.files import STDIN
 from vocabfreq.corpus.sources import Source
 from vocabfreq.counting.merging import Report, merge_partials
-from vocabfreq.counting.partial_files import SUFFIX, load_partial, partial_path
+from vocabfreq.counting.partial_files import (
+    SUFFIX,
+    load_partial,
+    partial_path,
+    work_dir_of,
+    write_manifest,
+)
 from vocabfreq.counting.plan import CountOptions, Plan, make_plan
-from vocabfreq.counting.tasks import Done, Remark, Task
-from vocabfreq.counting.workdir import work_dir_of, write_manifest
-from vocabfreq.counting.workers import Outcome, default_workers, run_here, run_in_workers
+from vocabfreq.counting.workers import (
+    Done,
+    Outcome,
+    Remark,
+    Task,
+    default_workers,
+    run_here,
+    run_in_workers,
+)
 from vocabfreq.errors import CountError, IdRangeError, SourceError, VocabfreqError, WorkDirError
 from vocabfreq.frequencies.table import FrequencyTable
 from vocabfreq.storage.atomic import remove_leftovers
@@ -119,7 +131,7 @@ def _cluster(plan: Plan) -> AbstractContextManager[Any]:
 def _merged(plan: Plan, work_dir: Path, ray: Any) -> Report:
     if ray is None:
         return merge_partials(plan, work_dir)
-    from vocabfreq.counting.rayreduce import merge_on_ray
+    from vocabfreq.counting.ray_cluster import merge_on_ray
 
     return merge_on_ray(ray, plan, work_dir)
 

@@ -2,9 +2,19 @@
 
 A worker that dies (out of memory, say) is noticed at once. Its shard is tried once more, alone;
 if that kills a worker too it is set aside by name while the others go on.
+
+Tasks: one shard to count, and what came of it.
+
+A worker process: counts the shards that its parent names, one at a time.
+
+It is a new Python process, never forked, and needs no guard around
+the main module of whoever calls `count`. Requests come in on standard input and answers leave on
+standard output, pickled, between a parent and its own child only. When the parent goes away, so
+does it, at once, however busy it is: on Linux the kernel sees to that, elsewhere a thread.
 """
 
 import contextlib
+import ctypes
 import os
 import pickle
 import queue
@@ -13,13 +23,152 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
 from typing import IO, Any
 
-from vocabfreq.counting.shard import ShardCounter
-from vocabfreq.counting.shardcount import Job
-from vocabfreq.counting.tasks import Done, Remark, Task, first_remark, run_task
-from vocabfreq.counting.worker import send
-from vocabfreq.errors import CountError, VocabfreqError
+from vocabfreq.corpus.sources import Shard
+from vocabfreq.counting.partial_files import save_partial
+from vocabfreq.counting.shard import Job, ShardCount, ShardCounter
+from vocabfreq.errors import CountError, VocabfreqError, WorkDirError
+from vocabfreq.storage.resolve import first_line
+
+# Ctrl-C reaches the whole process group, and the parent decides what it means.
+_WORKER = (
+    "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+    "from vocabfreq.counting.workers import main; main()"
+)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One shard to count.
+
+    Attributes:
+        key: its fingerprint.
+        shard: the shard.
+        path: where its partial file goes.
+    """
+
+    key: str
+    shard: Shard
+    path: Path
+
+
+@dataclass(frozen=True)
+class Done:
+    """What the parent is told of a counted shard.
+
+    Attributes:
+        size: bytes of the files that it took up, about.
+        documents: documents counted.
+        tokens: tokens counted.
+        bytes: UTF-8 bytes of the text counted.
+    """
+
+    size: int
+    documents: int
+    tokens: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Something that a person should hear while counting goes on."""
+
+    text: str
+
+
+def first_remark(counter: ShardCounter, task: Task) -> Remark | None:
+    """What there is to say of the engine, once it is known; nothing for sources of ids.
+
+    Raises:
+        VocabfreqError: the tokenizer cannot be loaded.
+    """
+    if task.shard.layout.kind == "ids" or not counter.engines.encoder.remark:
+        return None
+    return Remark(counter.engines.encoder.remark)
+
+
+def run_task(counter: ShardCounter, task: Task) -> Done:
+    """Counts a shard and leaves its partial file.
+
+    Raises:
+        VocabfreqError: the shard cannot be counted.
+    """
+    try:
+        count = counter.count(task.shard)
+        _save(task, count)
+    except VocabfreqError:
+        raise
+    except Exception as error:  # whatever a reader or a disk came up with
+        raise CountError(f"{task.shard.name}: {first_line(error)}") from error
+    return Done(task.shard.size, count.documents, count.tokens, count.bytes)
+
+
+def _save(task: Task, count: ShardCount) -> None:
+    try:
+        save_partial(task.path, count, task.shard.name)
+    except IsADirectoryError:
+        raise WorkDirError(
+            f"{task.path} is a folder", expected="a partial file", hint="remove or rename it"
+        ) from None
+    except OSError as error:
+        raise WorkDirError(
+            f"cannot write into {task.path.parent}: {error.strerror}",
+            hint="what is counted is kept: make room, or name another --work-dir, and run it again",
+        ) from None
+
+
+_PR_SET_PDEATHSIG = 1
+
+
+def send(stream: IO[bytes], message: Any) -> None:
+    """Writes one message."""
+    pickle.dump(message, stream)
+    stream.flush()
+
+
+def main() -> None:
+    """Serves the parent, whose process id is the argument, until it closes the pipe."""
+    _die_with(int(sys.argv[1]))
+    requests = sys.stdin.buffer
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a library prints must not get between the messages
+    counter = ShardCounter(pickle.load(requests))
+    tasks: SimpleQueue[Task] = SimpleQueue()
+    threading.Thread(target=_listen, args=(requests, tasks), daemon=True).start()
+    while True:
+        for answer in _answers(counter, tasks.get()):
+            send(answers, answer)
+
+
+def _die_with(parent: int) -> None:
+    """Asks for SIGKILL when the parent's thread that started this process ends (man 2 prctl)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:  # it ended before
+            os._exit(0)
+
+
+def _listen(requests: IO[bytes], tasks: SimpleQueue[Task]) -> None:
+    """Hands tasks on; ends the process the moment the parent is gone."""
+    while True:
+        try:
+            tasks.put(pickle.load(requests))
+        except (EOFError, pickle.UnpicklingError, OSError):
+            os._exit(0)
+
+
+def _answers(counter: ShardCounter, task: Task) -> Iterator[Done | Remark | VocabfreqError]:
+    try:
+        if remark := first_remark(counter, task):
+            yield remark
+        yield run_task(counter, task)
+    except VocabfreqError as error:
+        yield error
+
 
 # One memory arena: with one a thread, a worker keeps some 50 MB more than it uses.
 _WORKER_ENV = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
@@ -135,7 +284,7 @@ class _Pool:
             if self.closing:
                 raise CountError("interrupted")
             process = subprocess.Popen(
-                [sys.executable, "-m", "vocabfreq.counting.worker", str(os.getpid())],
+                [sys.executable, "-c", _WORKER, str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={**_WORKER_ENV, "RAYON_NUM_THREADS": threads, **os.environ},

@@ -2,6 +2,8 @@
 
 >>> Counts.from_mapping({7: 2, 3: 1}).select(2, rows=8).target_ids.tolist()
 [3, 7]
+
+A table of counts of which nobody knows where they come from: to select from, never to save.
 """
 
 from collections.abc import Mapping
@@ -14,6 +16,44 @@ import numpy.typing as npt
 from vocabfreq.errors import FileFormatError, SelectionError
 from vocabfreq.formats.read_options import MAX_ROWS, check_rows, short
 from vocabfreq.frequencies.draft_vocab import DraftVocab
+from vocabfreq.frequencies.metadata import EncoderRecord, Metadata, SourceRecord, TokenizerRecord
+from vocabfreq.frequencies.table import FrequencyTable
+
+
+def table_of(vector: Any) -> FrequencyTable:
+    """A table of one source named `counts`, whose tokenizer is not known.
+
+    Args:
+        vector: counts or probabilities [V].
+    """
+    return FrequencyTable(vector[None], np.zeros_like(vector[None]), _meta(len(vector)))
+
+
+def _meta(rows: int) -> Metadata:
+    source = SourceRecord(
+        name="counts",
+        files=(),
+        sha256="",
+        weight=None,
+        documents=0,
+        heldout_documents=0,
+        tokens=0,
+        bytes=0,
+    )
+    return Metadata(
+        format=1,
+        vocabfreq="",
+        tokenizer=TokenizerRecord(name="unknown", revision=None, sha256="", size=rows, rows=rows),
+        special_ids=(),
+        stop_ids=(),
+        byte_ids=(),
+        sources=(source,),
+        options={},
+        encoder=EncoderRecord(
+            name="unknown", version="", cross_checked_documents=0, mismatched_documents=0
+        ),
+    )
+
 
 Values = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
@@ -139,7 +179,6 @@ class Counts:
             raise SelectionError(
                 f"min_count {wish['min_count']} of {self.called}", expected="a size or a coverage"
             )
-        from vocabfreq.formats.unknown import table_of
 
         selected = table_of(self.vector(rows)).select(size, pins="none", **wish)
         return replace(selected, tokenizer=None)

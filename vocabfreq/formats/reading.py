@@ -1,26 +1,111 @@
-"""`read`: any file of ids or counts → what it holds."""
+"""`read`: any file of ids or counts → what it holds.
 
+What kind of container a file is, told by its first bytes, and the value in it.
+
+`choose`: whatever names a vocabulary → the ids to keep.
+
+>>> choose("vocab_freq.safetensors", {"size": 32_768})
+DraftVocab(K=32,768 of V=128,256, 25.5%, covers 98.10 %)
+"""
+
+import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 from safetensors import SafetensorError, safe_open
 
-from vocabfreq.errors import FileFormatError
-from vocabfreq.formats.arrays import as_array
-from vocabfreq.formats.checkpoint import load_checkpoint
-from vocabfreq.formats.containers import container_of, load_value
+from vocabfreq.errors import FileFormatError, SelectionError
+from vocabfreq.formats import torch_file
+from vocabfreq.formats.arrays import as_array, load_npy
 from vocabfreq.formats.counts import Counts
+from vocabfreq.formats.d2t import PAIR, has_pair, load_checkpoint, load_pair
 from vocabfreq.formats.json_file import vocab_from_json
-from vocabfreq.formats.npypair import PAIR, has_pair, load_pair
 from vocabfreq.formats.read_options import How, Kind, short, warn
 from vocabfreq.formats.values import READERS, check_share, kinds_of
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.frequencies.file import NAME as FREQUENCIES
-from vocabfreq.storage.places import Place, find
+from vocabfreq.frequencies.table import FrequencyTable
+from vocabfreq.storage.resolve import Place, find
 
 if TYPE_CHECKING:
     from vocabfreq.frequencies.table import FrequencyTable
+
+
+Container = Literal["safetensors", "torch", "npy", "json", "text"]
+_TORCH_NAMES = (".pt", ".pth", ".bin", ".pkl")
+
+
+def container_of(path: Path) -> Container:
+    """Tells a container by what it begins with; the name only helps where that says nothing.
+
+    Raises:
+        FileFormatError: it is a GGUF file, which is not read.
+    """
+    with path.open("rb") as file:
+        head = file.read(64)
+    if head[:4] == b"GGUF":
+        raise FileFormatError(
+            f"{path.name} is a GGUF file",
+            expected="the checkpoint that it was converted from, whose d2t holds offsets",
+        )
+    # Before the others: the length that a safetensors file begins with can look like any of them.
+    if head[8:9] == b"{" and struct.unpack("<Q", head[:8])[0] < path.stat().st_size:
+        return "safetensors"
+    if head[:6] == b"\x93NUMPY":
+        return "npy"
+    if head[:4] == b"PK\x03\x04" or head[:1] == b"\x80":
+        return "torch"
+    if head.lstrip()[:1] in (b"[", b"{"):
+        return "json"
+    return "torch" if path.suffix in _TORCH_NAMES else "text"
+
+
+def load_value(path: Path) -> Any:
+    """The list, dict, tensor or array that a file holds; nothing in it is executed.
+
+    Raises:
+        FileFormatError: it holds something else, or is broken or too large.
+    """
+    container = container_of(path)
+    if container == "torch":
+        return torch_file.load(path)
+    if container == "npy":
+        return load_npy(path)
+    if container == "safetensors":
+        raise FileFormatError(
+            f"{path.name} is a safetensors file",
+            expected="a list, a mapping or a vector",
+            hint="--kind checkpoint, draft-vocab or frequency read one",
+        )
+    torch_file.check_size(path)
+    return _load_json(path) if container == "json" else _lines(path)
+
+
+def _load_json(path: Path) -> Any:
+    try:
+        return msgspec.json.decode(path.read_bytes())
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise FileFormatError(f"{path.name} is not JSON: {error}") from None
+
+
+def _lines(path: Path) -> list[int]:
+    """An id a line; empty lines do not count."""
+    try:
+        lines = path.read_text("utf-8-sig").splitlines()
+    except UnicodeError:
+        raise FileFormatError(
+            f"{path.name} is neither text nor a known container",
+            expected="a torch, npy, safetensors, JSON or text file",
+        ) from None
+    return [_id(line.strip(), n, path.name) for n, line in enumerate(lines, 1) if line.strip()]
+
+
+def _id(text: str, number: int, name: str) -> int:
+    if not (text.isascii() and text.removeprefix("-").isdecimal() and len(text) < 20):
+        raise FileFormatError(f"{name}: line {number} is {text[:40]!r}", expected="an id a line")
+    return int(text)
 
 
 def read(
@@ -154,3 +239,57 @@ _FILES: dict[Kind, Callable[[Place, How], Any]] = {
     "draft-vocab": _draft_vocab,
     "frequency": _frequency,
 }
+
+
+Chooser = DraftVocab | FrequencyTable | Counts | str | Path
+
+
+def choose(vocab: Chooser, wish: dict[str, Any], rows: int | None = None) -> DraftVocab:
+    """The ids to keep.
+
+    Args:
+        vocab: ids, what they are chosen from, or a file or Hub repo of either.
+        wish: how they are chosen, as in `FrequencyTable.select`; empty for ids.
+        rows: V as the head or its config has it, for files and counts that do not say it.
+
+    Raises:
+        FileFormatError: there is no such file, or it is not what it should be.
+        SelectionError: a wish beside ids that are already chosen, or one that cannot be met.
+    """
+    if isinstance(vocab, str | Path):
+        vocab = _read(vocab, rows)
+    if not isinstance(vocab, DraftVocab):
+        if isinstance(vocab, Counts):
+            return _of_counts(vocab, wish, rows)
+        return vocab.select(**wish)
+    given = [name for name, value in wish.items() if value is not None]
+    if given:
+        raise SelectionError(
+            f"{', '.join(given)} beside a vocabulary of {len(vocab):,} ids",
+            expected="none of them: the ids are already chosen",
+            hint="give the frequency file to choose anew",
+        )
+    return vocab
+
+
+def _read(source: str | Path, rows: int | None) -> DraftVocab | Counts | FrequencyTable:
+    """A file that says V itself is read as it is; only others take the given one."""
+    try:
+        return read(source)
+    except FileFormatError as error:
+        if rows is None or "--rows" not in error.hint:
+            raise
+        return read(source, rows=rows)
+
+
+def _of_counts(counts: Counts, wish: dict[str, Any], rows: int | None) -> DraftVocab:
+    """Counts of other tools know no special tokens: who leaves them out has to say so."""
+    if wish.get("pins") != "none":
+        raise SelectionError(
+            "counts alone do not say which ids are special",
+            expected="--pins none (pins='none')",
+            hint="to keep ids such as EOS all the same: vocabfreq export --pins none --keep ID, "
+            "and prune with that",
+        )
+    others = {name: value for name, value in wish.items() if name != "pins"}
+    return counts.select(rows=rows if counts.rows is None else None, **others)

@@ -1,25 +1,94 @@
-"""`push`: a frequency file becomes a repo, in one commit that is there whole or not at all."""
+"""`push`: a frequency file becomes a repo, in one commit that is there whole or not at all.
+
+What to do when the Hub does not answer as it should: again later, or say so in words.
+"""
 
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from vocabfreq.errors import HubError, RefusedError, VocabfreqError
 from vocabfreq.hub.card import About
 from vocabfreq.hub.contents import Contents, contents_of
-from vocabfreq.hub.retry import (
-    DELAYS,
-    LOGIN,
-    is_passing,
-    persistent,
-    status_of,
-    wait_before,
-    worded,
-)
 from vocabfreq.storage.manifest import MANIFEST, is_published
 from vocabfreq.storage.resolve import first_line, is_repo_name
+
+DELAYS = (1.0, 2.0, 4.0, 8.0)  # seconds before each further try
+LONGEST = 60.0  # of what a server may ask for
+PASSING = (408, 425, 429, 500, 502, 503, 504)
+LOGIN = "hf auth login with a token that may write, or set HF_TOKEN"
+
+T = TypeVar("T")
+
+
+def status_of(error: BaseException) -> int | None:
+    """HTTP status of an error of the client, None when there was no answer."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    return status if isinstance(status, int) else None
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether the same request may succeed later: a busy server, a cut connection."""
+    status = status_of(error)
+    if status is not None:
+        return status in PASSING
+    if type(error).__name__ == "OfflineModeIsEnabled":
+        return False
+    home = type(error).__module__.partition(".")[0]
+    return isinstance(error, ConnectionError | TimeoutError) or home in (
+        "httpx",
+        "httpx2",
+        "httpcore",
+        "requests",
+    )
+
+
+def wait_before(attempt: int, error: BaseException) -> None:
+    """Waits as long as the server asks for, or longer from try to try."""
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    asked = headers.get("Retry-After", "")
+    seconds = float(asked) if asked.isdecimal() else DELAYS[attempt]
+    time.sleep(min(seconds, LONGEST))
+
+
+def persistent(call: Callable[[], T], repo: str, what: str) -> T:
+    """Calls until it succeeds; only for what does no harm when it is done twice.
+
+    Raises:
+        HubError: it failed for good, or still after the last try.
+    """
+    for attempt in range(len(DELAYS) + 1):
+        try:
+            return call()
+        except VocabfreqError:
+            raise
+        except Exception as error:  # the client's errors share no base from version to version
+            if not is_passing(error) or attempt == len(DELAYS):
+                raise worded(error, repo, what) from None
+            wait_before(attempt, error)
+    raise AssertionError
+
+
+def worded(error: BaseException, repo: str, what: str) -> VocabfreqError:
+    """The error for what the Hub said, in words; nothing of a token is in it."""
+    status = status_of(error)
+    if status == 401:
+        return HubError(f"the Hub does not accept the login (401): {what} {repo!r}", hint=LOGIN)
+    if status == 403:
+        return HubError(f"no right to {what} {repo!r} (403)", hint=LOGIN)
+    if status == 412:
+        return HubError(
+            f"{repo!r} was changed by somebody else in the meantime (412); nothing was committed",
+            hint="look at what changed, then push again",
+        )
+    if is_passing(error):
+        hint = f"tried {len(DELAYS) + 1} times; push again later: nothing is committed twice"
+        return HubError(f"cannot {what} {repo!r}: {first_line(error)}", hint=hint)
+    return HubError(f"cannot {what} {repo!r}: {first_line(error)}")
+
 
 BRANCH = re.compile(r"\w[\w-]*([./][\w-]+)*")
 SHA = re.compile(r"[0-9a-f]{40}")

@@ -10,13 +10,10 @@ from vocabfreq.storage.extras import require
 
 require("torch", "runtime")
 
-from vocabfreq.runtime.chain import draft_chain  # noqa: E402 (the hint comes first)
-from vocabfreq.runtime.expand import expand_logits  # noqa: E402
-from vocabfreq.runtime.head import PrunedHead, Shape  # noqa: E402
+from vocabfreq.runtime.head import PrunedHead, Shape, prune_lm_head  # noqa: E402
 from vocabfreq.runtime.loading import load_pruned_head  # noqa: E402
-from vocabfreq.runtime.pruning import prune_lm_head  # noqa: E402
-from vocabfreq.runtime.sampler import GreedySampler  # noqa: E402
-from vocabfreq.runtime.sampling import Chosen, distribution, sample, topk  # noqa: E402
+from vocabfreq.runtime.sampler import GreedySampler, draft_chain  # noqa: E402
+from vocabfreq.runtime.sampling import Chosen, distribution, expand_logits, sample, topk  # noqa: E402
 from vocabfreq.runtime.tensor_parallel import gather_shard, shard_lm_head  # noqa: E402
 
 __all__ = [

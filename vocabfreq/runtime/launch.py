@@ -3,17 +3,76 @@
 They check nothing and never wait for the device. Where `out` and `scratch` are given they allocate
 nothing. The first call with a shape times a few configurations (`tuning`), so it must come before
 a CUDA graph is captured; later calls with that shape may be captured.
+
+Block sizes of the kernels: a short list for each batch bucket and weight width.
+
+Nothing here needs Triton or a GPU. On a card `launch` times the list once for every shape; the
+interpreter takes `INTERPRETER_CONFIG`, so small that a test of a few hundred rows meets every tile
+edge.
+Blocks of 64 or 128 rows make 256 to 512 programs of a head of 32,768 rows: a full card at B = 1.
 """
 
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
 from torch import Tensor
 
-from vocabfreq.runtime import kernels, tuning
+from vocabfreq.runtime import kernels
 from vocabfreq.runtime.reference import Draw, Drawn
+
+BUCKETS = 16, 32, 64  # rows of a batch that one program takes; tl.dot takes 16 or more
+
+
+class Config(NamedTuple):
+    """One way to cut the head.
+
+    Attributes:
+        block_k: draft rows of a program.
+        block_h: hidden numbers of a step, 16 or more, 32 for weights of 8 bits.
+        num_warps: warps of a program.
+        num_stages: steps whose loads are in flight.
+    """
+
+    block_k: int
+    block_h: int
+    num_warps: int
+    num_stages: int
+
+
+INTERPRETER_CONFIG = Config(32, 32, 1, 1)
+LOGITS_BLOCK, LOGITS_WARPS = 1024, 4
+FINISH_BLOCK, FINISH_WARPS = 512, 4
+
+# Chosen so that no kernel spills on any target (tests/kernelcases.py).
+_WIDE = Config(64, 128, 4, 4), Config(128, 64, 4, 4)
+_TALL = Config(128, 64, 8, 4), Config(128, 128, 8, 3)
+_BYTES = Config(64, 128, 4, 4), Config(128, 128, 8, 4)
+_FLOAT = Config(64, 32, 4, 4), Config(64, 64, 4, 3)
+_FLOAT_TALL = (Config(64, 32, 8, 4),)
+SMALLEST = min(c.block_k for c in (*_WIDE, *_TALL, *_BYTES, *_FLOAT, *_FLOAT_TALL))
+
+
+def bucket(batch: int) -> int:
+    """The smallest bucket that holds a batch, the largest where none does."""
+    return next((b for b in BUCKETS if batch <= b), BUCKETS[-1])
+
+
+def configs(bucket: int, hidden_bytes: int, weight_bytes: int) -> tuple[Config, ...]:
+    """The list for a bucket and for the bytes of a number of hidden and of weight."""
+    if hidden_bytes == 4:  # products of float32 take no tensor cores, but registers
+        return _FLOAT if bucket == BUCKETS[0] else _FLOAT_TALL
+    if weight_bytes == 1:
+        return _BYTES
+    return _WIDE if bucket < BUCKETS[-1] else _TALL
+
+
+def every_config() -> tuple[Config, ...]:
+    """All that occur, each once."""
+    lists = (configs(b, h, w) for b in BUCKETS for h in (2, 4) for w in (1, 2, 4))
+    return tuple(dict.fromkeys(config for each in lists for config in each))
+
 
 INTERPRETED = bool(kernels.INTERPRETED.value)
 _FLOAT8_CAPABILITY = 8, 9
@@ -21,7 +80,7 @@ _FLOAT8_CAPABILITY = 8, 9
 
 def scratch_size(batch: int, draft_rows: int) -> int:
     """Numbers of int64 that `scratch` must hold: a key for every batch row and tile."""
-    smallest = tuning.INTERPRETED.block_k if INTERPRETED else tuning.SMALLEST
+    smallest = INTERPRETER_CONFIG.block_k if INTERPRETED else SMALLEST
     return batch * -(-draft_rows // smallest)
 
 
@@ -133,7 +192,7 @@ def _head(
 ) -> int:
     """Launches the head kernel and gives its number of tiles."""
     (batch, width), draft_rows = hidden.shape, weight.shape[0]
-    block_b = tuning.bucket(batch)
+    block_b = bucket(batch)
     masks, heat, shape = _optional(bitmask, draw)
     tiles = 0
 
@@ -162,12 +221,12 @@ def _logits(
     """Launches the logits kernel and gives its number of tiles."""
     batch, draft_rows = logits.shape
     masks, heat, shape = _optional(bitmask, draw)
-    tiles = -(-draft_rows // tuning.LOGITS_BLOCK)
+    tiles = -(-draft_rows // LOGITS_BLOCK)
     with _on(logits):
         kernels.logits_kernel[batch, tiles](
             logits, target_ids, bitmask, *heat, parts, stats,
             batch, draft_rows, *logits.stride(), *masks, *shape,
-            BLOCK_K=tuning.LOGITS_BLOCK, num_warps=tuning.LOGITS_WARPS,
+            BLOCK_K=LOGITS_BLOCK, num_warps=LOGITS_WARPS,
         )  # fmt: skip
     return tiles
 
@@ -184,7 +243,7 @@ def _finish(
     with _on(result):
         kernels.finish_kernel[(len(result),)](
             parts, stats, result, logits, logsumexp, len(result), tiles, result.stride(0),
-            IDS=as_ids, BLOCK_T=tuning.FINISH_BLOCK, num_warps=tuning.FINISH_WARPS,
+            IDS=as_ids, BLOCK_T=FINISH_BLOCK, num_warps=FINISH_WARPS,
         )  # fmt: skip
 
 
@@ -220,25 +279,23 @@ def _kernel() -> Any:
 def _blocks() -> dict[str, int]:
     if not INTERPRETED:
         return {}
-    return _arguments(tuning.INTERPRETED)
+    return _arguments(INTERPRETER_CONFIG)
 
 
-def _arguments(config: tuning.Config) -> dict[str, int]:
+def _arguments(config: Config) -> dict[str, int]:
     return {"BLOCK_K": config.block_k, "BLOCK_H": config.block_h}
 
 
 def _fitting(every: list[Any], args: dict[str, Any], **kwargs: Any) -> list[Any]:
     sizes = args["hidden"].element_size(), args["weight"].element_size()
-    chosen = tuning.configs(kwargs["BLOCK_B"], *sizes)
-    return [
-        each for each, config in zip(every, tuning.every_config(), strict=True) if config in chosen
-    ]
+    chosen = configs(kwargs["BLOCK_B"], *sizes)
+    return [each for each, config in zip(every, every_config(), strict=True) if config in chosen]
 
 
 _tuned = triton.autotune(
     [
         triton.Config(_arguments(c), num_warps=c.num_warps, num_stages=c.num_stages)
-        for c in tuning.every_config()
+        for c in every_config()
     ],
     key=["K", "H", "BLOCK_B"],
     prune_configs_by={"early_config_prune": _fitting},

@@ -11,16 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vocabfreq.checkpoints.config import ModelConfig, read_config
+from vocabfreq.checkpoints.config import ModelConfig, find, read_config
 from vocabfreq.checkpoints.folder import Checkpoint, open_checkpoint
-from vocabfreq.checkpoints.head import own_head, target_head
-from vocabfreq.checkpoints.headrows import Head, is_head_tensor
-from vocabfreq.checkpoints.kinds import find
+from vocabfreq.checkpoints.head import Head, is_head_tensor, own_head, target_head
 from vocabfreq.checkpoints.remote import local_folder
 from vocabfreq.checkpoints.tensors import Ids
 from vocabfreq.checkpoints.tensors import Tensor as Stored
 from vocabfreq.errors import HeadError
-from vocabfreq.formats.choosing import Chooser, choose
+from vocabfreq.formats.reading import Chooser, choose
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.runtime.head import PrunedHead, Shape
 

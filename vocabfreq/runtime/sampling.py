@@ -2,6 +2,8 @@
 
 Logit scale and soft cap of the head are applied, since they change probabilities. The draft
 distribution is that of the kept ids alone: every other id has probability 0.
+
+`expand_logits`: draft logits as wide as the target vocabulary, for code that must have them.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,15 +13,15 @@ import torch
 from torch import Tensor
 
 from vocabfreq.errors import HeadError
-from vocabfreq.runtime import checks, custom_ops, dispatch, packed_keys, ranks
-from vocabfreq.runtime.backend import Backend, uses_triton
-from vocabfreq.runtime.bitmask import allowed
+from vocabfreq.runtime import checks, custom_ops, dispatch, packed_keys, tensor_parallel
+from vocabfreq.runtime.dispatch import Backend, uses_triton
 from vocabfreq.runtime.head import PrunedHead
-from vocabfreq.runtime.reference import LARGEST, Draw, Drawn, ids_or_range, inverse
+from vocabfreq.runtime.reference import LARGEST, Draw, Drawn, allowed, ids_or_range, inverse
 from vocabfreq.runtime.sampler import parts_of
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
+
 
 INFINITY = float("inf")
 COLDEST = 1e-20  # below it a temperature is 0: its reciprocal leaves float32
@@ -82,7 +84,7 @@ def sample(
     triton = uses_triton(backend, head.weight.device)
     drawn = _drawn(head, hidden, draw, bitmask, triton)
     if group is not None:
-        drawn = ranks.reduced(drawn, group)
+        drawn = tensor_parallel.reduced(drawn, group)
     likely = torch.where(heat > 0, drawn.logits - drawn.logsumexp, 0.0)
     impossible = (drawn.keys == packed_keys.NOTHING) | (drawn.logits == -INFINITY)
     return Chosen(packed_keys.ids_of(drawn.keys), torch.where(impossible, -INFINITY, likely))
@@ -134,7 +136,7 @@ def topk(
     total = (logits if mask is None else logits.masked_fill(~mask, -INFINITY)).logsumexp(1)
     best = packed.topk(min(k, packed.shape[1]), dim=1).values
     if group is not None:
-        best, total = ranks.merged(best, total, k, group)
+        best, total = tensor_parallel.merged(best, total, k, group)
     logprobs = packed_keys.values_of(best) - total[:, None]
     return Chosen(packed_keys.ids_of(best), torch.where(logprobs.isnan(), -INFINITY, logprobs))
 
@@ -195,3 +197,34 @@ def _number(value: int | Tensor, device: torch.device) -> Tensor:
             expected=f"a whole number of 64 bits, or int64 [1] on {device}",
         )
     return value.reshape(1)
+
+
+@torch.no_grad()
+def expand_logits(head: PrunedHead, logits: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Puts draft logits where their target ids are, -inf everywhere else.
+
+    Args:
+        head: the pruned head.
+        logits: [B, K].
+        out: [B, V] or wider (rows that are padding get -inf too), of the dtype of the logits.
+
+    Returns:
+        [B, V], or `out`.
+
+    Raises:
+        HeadError: a tensor does not fit.
+    """
+    checks.logits_of(head, logits)
+    if out is None:
+        out = logits.new_empty((len(logits), head.rows))
+    narrow = out.dim() != 2 or len(out) != len(logits) or out.shape[1] < head.rows
+    if narrow or out.dtype != logits.dtype or out.device != logits.device:
+        raise HeadError(
+            f"out {out.dtype} {list(out.shape)} on {out.device}",
+            expected=f"{logits.dtype} [{len(logits)}, {head.rows}] or wider on {logits.device}",
+        )
+    out.fill_(float("-inf"))
+    if head.target_ids is None:
+        out[:, : head.rows].copy_(logits)
+        return out
+    return out.index_copy_(1, head.target_ids, logits)

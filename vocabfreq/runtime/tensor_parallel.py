@@ -3,6 +3,8 @@
 Kept ids are the frequent ones, and many tokenizers give those low numbers: cut where the rows of
 the full head are cut, the first rank would hold most of them. Here each rank holds K / ranks rows,
 one more or less.
+
+Reductions over the ranks that hold shards of one head.
 """
 
 from itertools import pairwise
@@ -12,14 +14,49 @@ import torch
 from torch import Tensor, distributed, nn
 
 from vocabfreq.errors import HeadError
-from vocabfreq.formats.choosing import Chooser, choose
+from vocabfreq.formats.reading import Chooser, choose
 from vocabfreq.frequencies.draft_vocab import DraftVocab
+from vocabfreq.runtime import packed_keys
 from vocabfreq.runtime.checks import Rows
-from vocabfreq.runtime.head import PrunedHead, Shape
-from vocabfreq.runtime.pruning import rows_of
+from vocabfreq.runtime.head import PrunedHead, Shape, rows_of
+from vocabfreq.runtime.reference import Drawn
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
+
+
+def gathered(part: Tensor, group: "ProcessGroup") -> Tensor:
+    """The tensors of all ranks, stacked in front: [ranks, …]."""
+    everything = part.new_empty((distributed.get_world_size(group), *part.shape))
+    distributed.all_gather(list(everything.unbind()), part.contiguous(), group=group)
+    return everything
+
+
+def reduced(drawn: Drawn, group: "ProcessGroup") -> Drawn:
+    """The draw of the whole head from those of its shards: one collective on B pairs of int64."""
+    floats = torch.stack([drawn.logits, drawn.logsumexp], 1).view(torch.int64)[:, 0]
+    packed, numbers = gathered(torch.stack([drawn.keys, floats]), group).unbind(1)
+    logits, totals = numbers.contiguous().view(torch.float32).view(*numbers.shape, 2).unbind(2)
+    best, rank = packed.max(0)
+    return Drawn(best, logits.gather(0, rank[None])[0], totals.logsumexp(0))
+
+
+def merged(best: Tensor, total: Tensor, k: int, group: "ProcessGroup") -> tuple[Tensor, Tensor]:
+    """The k best keys of all shards, and the log-sum-exp of all logits.
+
+    Args:
+        best: int64 [B, up to k], keys of this shard.
+        total: float32 [B], log-sum-exp of this shard.
+        k: how many are wanted.
+        group: of the ranks.
+
+    Returns:
+        int64 [B, k] and float32 [B].
+    """
+    filled = best.new_full((len(best), k), packed_keys.NOTHING)
+    filled[:, : best.shape[1]] = best
+    everything = gathered(filled, group).transpose(0, 1).flatten(1)
+    return everything.topk(k, dim=1).values, gathered(total, group).logsumexp(0)
 
 
 def bounds(size: int, ranks: int) -> list[tuple[int, int]]:
@@ -115,8 +152,6 @@ def _starts(
     Raises:
         HeadError: on every rank alike, when the ranks' rows leave kept ids out or are out of order.
     """
-    from vocabfreq.runtime.ranks import gathered
-
     mine = torch.tensor([first_row, first_row + count], device=device)
     spans = gathered(mine, group).tolist()
     firsts = [first for first, _ in spans]

@@ -13,10 +13,8 @@ from torch import nn
 from vocabfreq.errors import RefusedError
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.runtime import PrunedHead
-from vocabfreq.vllm.config import KEY, Asked
-from vocabfreq.vllm.heads import Before, before_of, heads_of, places_of, replace_heads
-from vocabfreq.vllm.kept import kept_ids
-from vocabfreq.vllm.logits import DraftLogits
+from vocabfreq.vllm.config import KEY, Asked, kept_ids
+from vocabfreq.vllm.heads import Before, DraftLogits, before_of, heads_of, places_of, replace_heads
 
 log = logging.getLogger("vllm.vocabfreq")  # vLLM shows what is logged below its own name
 

@@ -102,7 +102,7 @@ def _checked(original: Callable[..., Any], arguments: Any, *args: Any, **kwargs:
             expected=f"a drafter to prune: {', '.join(METHODS)}",
             hint="pass --speculative-config (speculative_config=…)",
         )
-    from vocabfreq.vllm.kept import kept_ids
+    from vocabfreq.vllm.config import kept_ids
 
     kept_ids(asked, config.model_config)
     return config

@@ -14,8 +14,8 @@ from vocabfreq.storage.extras import require
 
 require("torch", "runtime")
 
-from vocabfreq.measure.bench.results import Cell, Result, Timing  # noqa: E402 (the hint comes first)
-from vocabfreq.measure.bench.run import run  # noqa: E402
+from vocabfreq.measure.bench.runner import run  # noqa: E402
 from vocabfreq.measure.bench.setup import Setup, usual  # noqa: E402
+from vocabfreq.measure.bench.timing import Cell, Result, Timing  # noqa: E402 (the hint comes first)
 
 __all__ = ["Cell", "Result", "Setup", "Timing", "run", "usual"]

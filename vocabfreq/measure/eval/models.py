@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vocabfreq.errors import EvaluationError, MismatchError
-from vocabfreq.measure.eval.spec import Prompt
+from vocabfreq.measure.eval.plan import Prompt
 from vocabfreq.storage.extras import require
 
 DTYPES = ("bfloat16", "float16", "float32")

@@ -1,4 +1,11 @@
-"""A run in a child process: started, listened to, and ended with whoever waits for it."""
+"""A run in a child process: started, listened to, and ended with whoever waits for it.
+
+How far a run is: an engine tells, its parent hears. Lines on standard output with a mark.
+
+One run in a process of its own: `python -m vocabfreq.measure.eval.processes SPEC.json OUT.json`.
+
+With `--with-parent`, standard input is a pipe from the parent, and the process ends with it.
+"""
 
 import contextlib
 import os
@@ -6,15 +13,46 @@ import re
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from vocabfreq.measure.eval.progress import MARK, WITH_PARENT
+from vocabfreq.errors import VocabfreqError
+from vocabfreq.measure.eval.plan import RunSpec, load, runner_of, save
+
+MARK = "vocabfreq-eval: "
+WITH_PARENT = "--with-parent"  # tells a worker that its standard input is its parent's pipe
+EVERY = 10.0  # seconds
+
+
+class Progress:
+    """Tells how many prompts are done, at most every ten seconds, so that logs stay short."""
+
+    def __init__(self, total: int) -> None:
+        """Starts the clock."""
+        self._total, self._told = total, time.monotonic()
+
+    def done(self, prompts: int) -> None:
+        """So many prompts are done."""
+        now = time.monotonic()
+        if now - self._told >= EVERY:
+            self._told = now
+            tell(f"{prompts} of {self._total} prompts")
+
+
+def tell(text: str) -> None:
+    """Says something to whoever started this process."""
+    sys.stdout.write(f"{MARK}{text}\n")
+    sys.stdout.flush()
+
 
 Note = Callable[[str], None]
 RAISED = re.compile(r"[\w.]*(Error|Exception|Exit|Interrupt|Killed)\b")
-WORKER = (sys.executable, "-m", "vocabfreq.measure.eval.worker")
+WORKER = (sys.executable, "-m", "vocabfreq.measure.eval.processes")
 
 
 def run_child(spec: Path, out: Path, log: Path, note: Note, worker: Sequence[str]) -> str | None:
@@ -89,3 +127,36 @@ def _what_went_wrong(log: Path, code: int) -> str:
     raised = [line for line in lines if RAISED.match(line)]
     last = f": {(raised or lines)[-1].strip()[:200]}" if lines else ""
     return f"{ended}{last} (all of it: {log})"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs a spec and writes the result, whole or not at all.
+
+    Returns:
+        The exit code.
+    """
+    given = sys.argv[1:] if arguments is None else arguments
+    if WITH_PARENT in given:
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+    spec, out = (Path(name) for name in given if name != WITH_PARENT)
+    try:
+        wanted = load(spec, RunSpec)
+        result = runner_of(wanted.engine)(wanted)
+        save(out, replace(result, ended_at=datetime.now(UTC).isoformat(timespec="seconds")))
+    except VocabfreqError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return error.exit_code
+    return 0
+
+
+def _end_with_parent() -> None:
+    """Reads until the parent is gone, then ends this process and those that an engine started."""
+    while os.read(0, 4096):
+        pass
+    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():  # a group of our own
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

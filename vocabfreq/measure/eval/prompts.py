@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from vocabfreq.errors import SourceError
-from vocabfreq.measure.eval.spec import Prompt
+from vocabfreq.measure.eval.plan import Prompt
 
 KEYS = ("turns", "messages", "prompt", "text")
 

@@ -1,15 +1,37 @@
-"""Whether the ids of a contender are right, by logits in float64."""
+"""Checking, then measuring: from a setup to a result.
+
+Whether the ids of a contender are right, by logits in float64.
+"""
 
 import math
+import statistics
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from vocabfreq.errors import WrongResultError
-from vocabfreq.measure.bench.baselines import SEED, Contender
-from vocabfreq.measure.bench.ways import ids_of
-from vocabfreq.runtime import noise, packed_keys, reference
+from vocabfreq.measure.bench.baselines import SEED, Contender, contenders, ids_of
+from vocabfreq.measure.bench.setup import (
+    Setup,
+    empty_head,
+    fill_random,
+    fill_whole,
+    machine,
+    room,
+    shapes,
+)
+from vocabfreq.measure.bench.timing import (
+    Cell,
+    Result,
+    Runner,
+    large_copy,
+    modes,
+    take_turns,
+    timings,
+)
+from vocabfreq.runtime import packed_keys, reference
 from vocabfreq.runtime.head import PrunedHead
 
 BLOCK = 8192  # rows of the full head that are widened to float64 at a time
@@ -101,7 +123,7 @@ def _scores(contender: Contender, head: PrunedHead, known: Truth) -> Tensor:
     if contender.task == "sample" and contender.backend:
         seed, step = torch.tensor([[SEED], [0]], device=ids.device)
         rows = torch.arange(len(kept), device=ids.device)[:, None]
-        kept = kept + noise.gumbel(seed, step, rows, ids)
+        kept = kept + reference.gumbel(seed, step, rows, ids)
     return torch.full_like(known.logits, -math.inf).index_copy_(1, ids, kept)
 
 
@@ -116,3 +138,88 @@ def _lowest(head: PrunedHead, known: Truth) -> Tensor:
     """The ids of `reference`, of a tie the lowest, int64 [B]."""
     ids = ids_of(head)
     return packed_keys.ids_of(reference.greedy_logits(known.logits[:, ids].float(), ids))
+
+
+Note = Callable[[str], None]
+
+
+@torch.no_grad()
+def run(setup: Setup, note: Note = lambda _: None) -> Result:
+    """Checks, then measures.
+
+    Args:
+        setup: what.
+        note: is told how far it is.
+
+    Raises:
+        HeadError: it does not fit into memory.
+        WrongResultError: an id is wrong.
+    """
+    random = torch.Generator(setup.device).manual_seed(0)
+    with room(setup):
+        full = empty_head(setup)
+        note(f"checking ids on a head of whole numbers, {full.nbytes / 1e6:,.0f} MB")
+        _check_whole(full, setup, random)
+        note("making a head of random numbers")
+        hidden = fill_random(full, setup, random)
+        cells = _cells(full, hidden, setup, note)
+    return Result(setup, machine(setup.device), cells)
+
+
+def _check_whole(full: Tensor, setup: Setup, random: torch.Generator) -> None:
+    """Compiled contenders wait for the random numbers, on which each shape is compiled once."""
+    hidden = fill_whole(full, setup, random)
+    known = truth(hidden, full, exact=True)
+    for head, batch in shapes(setup, full):
+        for one in contenders(full, head, batch):
+            if not one.compiled:
+                check(one, one.call(hidden[:batch]), head, known.first(batch))
+
+
+def _cells(full: Tensor, hidden: Tensor, setup: Setup, note: Note) -> tuple[Cell, ...]:
+    """Each K at each B; full is [V, H], hidden [largest B, H]."""
+    known, cells = truth(hidden, full, exact=False), []
+    for head, batch in shapes(setup, full):
+        note(f"K = {len(head.weight):,}, B = {batch}: checking, then {setup.runs} turns")
+        ready, left_out = _ready(full, head, hidden[:batch])
+        _check_ready(ready, head, known.first(batch))
+        cells.append(_cell(setup, head, batch, ready, left_out))
+    return tuple(cells)
+
+
+def _ready(full: Tensor, head: PrunedHead, hidden: Tensor) -> tuple[list[Runner], dict[str, str]]:
+    """Every contender in every mode, warm, and those that cannot run here."""
+    ready, left_out = [], {}
+    if full.is_cuda:
+        torch.compiler.reset()  # each shape is compiled anew, none counts as a recompilation
+    for one in contenders(full, head, len(hidden)):
+        try:
+            ready += modes(one, hidden)
+        except Exception as error:
+            if not one.compiled:  # a compiler may be missing or broken; all else has to run
+                raise
+            left_out[one.name] = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    return ready, left_out
+
+
+def _check_ready(ready: list[Runner], head: PrunedHead, known: Truth) -> None:
+    for one in ready:
+        check(one.contender, one.call().clone(), head, known)
+
+
+def _cell(
+    setup: Setup, head: PrunedHead, batch: int, ready: list[Runner], left_out: dict[str, str]
+) -> Cell:
+    copy, moved = large_copy(setup.device)
+    *taken, copies = take_turns([*(one.call for one in ready), copy], setup)
+    speed = moved / statistics.median(copies)  # bytes a microsecond, so MB a second
+    times = list(zip(ready, taken, strict=True))
+    return Cell(
+        size=len(head.weight),
+        batch_size=batch,
+        head_bytes=head.weight.nbytes,
+        copy_gb_per_s=speed / 1e3,
+        auto=ready[-1].contender.name,
+        timings=timings(times, head.weight.nbytes / speed),
+        left_out=left_out,
+    )
