@@ -1,22 +1,22 @@
-"""How fast `vocabfreq build` is, beside its peers, on the same text, in one run.
+"""Measures the speed of `vocabfreq build` against its peers, on the same text, in one run.
 
     python benchmarks/bench_build.py CORPUS --tokenizer TOK
-    python benchmarks/bench_build.py CORPUS --tokenizer TOK --ids   (on ids that are made already)
+    python benchmarks/bench_build.py CORPUS --tokenizer TOK --ids   (on ids encoded beforehand)
 
 CORPUS is JSONL or parquet with a column of text or chats, TOK a tokenizer.json or its folder.
 
-Before any speed is measured, the counts of ours on the first part of the corpus are compared with
-`encode_batch_fast` and `bincount`; a difference ends the program with exit code 1.
+Before it measures any speed, the script compares the counts of vocabfreq on the first part of the
+corpus with those of `encode_batch_fast` and `bincount`. On a difference it exits with code 1.
 
-- Ours is the whole command in a fresh process, with all its workers and an empty work folder. Its
+- "Ours" is the whole command in a fresh process, with all its workers and an empty work folder. Its
   steady rate is extra bytes over extra seconds between the whole corpus and its first tenth.
-- The peers (peers.py says what each does) run in fresh processes too. fr-spec and encode-batch are
-  slow and see only the first megabytes; their rate is that of their loop after its first tenth.
-  gigatoken encodes from memory, and its rate is taken like ours, between the whole and a tenth.
-- Every peer run follows a run of ours, and a ratio is made of two such neighbours. Medians and
-  ranges over all runs are shown. Bytes are UTF-8 bytes of the text that is counted; 1 MB = 10^6.
-- Start-up is the wall time of a build of 1 MB. Peak memory (memory.py) is taken in runs of its own,
-  since looking at it slows a process down. All files are in the page cache.
+- The peers (see peers.py) run in fresh processes too. fr-spec and encode-batch are slow and read
+  only the first megabytes; their rate is that of their loop after its first tenth. gigatoken
+  encodes from memory; its rate is computed like ours, between the whole and a tenth.
+- Every peer run follows a run of ours, and a ratio compares two such neighbours. The table shows
+  medians and ranges over all runs. Bytes are UTF-8 bytes of the counted text; 1 MB = 10^6.
+- Start-up is the wall time of a build of 1 MB. Peak memory (memory.py) is measured in separate
+  runs, since watching a process slows it down. All files are in the page cache.
 """
 
 import argparse
@@ -37,7 +37,7 @@ SMALL_MB = 1.0
 
 
 def text_setup(args: argparse.Namespace, whole: Corpus, folder: Path) -> Setup:
-    """Cuts the parts of the corpus that are measured."""
+    """Cuts the corpus into the parts that are measured."""
 
     def first(megabytes: float, name: str) -> Corpus:
         return corpus.first_part(whole, megabytes * MB / whole.text, folder, name)
@@ -60,7 +60,7 @@ def ids_setup(args: argparse.Namespace, text: Corpus, folder: Path) -> Setup:
 
 
 def parse_arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("corpus", type=Path, help="JSONL or parquet")
     parser.add_argument("--tokenizer", type=Path, required=True, metavar="TOK")
@@ -78,7 +78,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def peer_names(text: str) -> tuple[str, ...]:
-    """Names of peers, separated by commas."""
+    """Splits a comma-separated list of peers."""
     names = tuple(text.split(","))
     if not set(names) <= set(TEXT_PEERS):
         raise argparse.ArgumentTypeError(f"{text!r}; expected some of {','.join(TEXT_PEERS)}")
@@ -86,13 +86,13 @@ def peer_names(text: str) -> tuple[str, ...]:
 
 
 def as_json(results: Results, shown: list[Row]) -> str:
-    """Everything that was measured, and the table."""
+    """All measurements and the table, as JSON."""
     judged = [asdict(row) | {"judged": row.judged, "verdict": row.verdict} for row in shown]
     return json.dumps(asdict(results) | {"table": judged}, indent=2, ensure_ascii=False)
 
 
 def checked_setup(args: argparse.Namespace, folder: Path) -> tuple[Setup, dict[str, object]]:
-    """The files to measure on, after the counts were found right on one of them."""
+    """The files to measure on; checks the counts on one of them first."""
     note("reading the corpus ...")
     whole = corpus.measure(args.corpus, args.column)
     if args.size_mb:
@@ -104,7 +104,7 @@ def checked_setup(args: argparse.Namespace, folder: Path) -> tuple[Setup, dict[s
 
 
 def main() -> None:
-    """Checks, measures, prints."""
+    """Checks the counts, measures, prints the table."""
     args = parse_arguments()
     if args.tokenizer.is_dir():
         args.tokenizer /= "tokenizer.json"

@@ -1,9 +1,9 @@
-"""How counting grows with workers and shards, and what merging real partial files costs.
+"""Measures how counting scales with workers and shards, and what merging partial files costs.
 
-One file is planned as so many shards (a compressed one is always one), and counted by so many
-workers, each time in a fresh process and a fresh work directory, the combinations in turn. Seconds
-are of `count` itself; "start" is the same on a hundred words, so the rate is of what lies beyond
-the start of the workers.
+The script plans one file as a given number of shards (a compressed file is always one shard) and
+counts it with a given number of workers. Each run has a fresh process and a fresh work directory,
+and the combinations take turns. Seconds are those of `count` alone. "Start" is the same for a
+hundred words, so the rate excludes the start of the workers.
 
     python benchmarks/make_corpus.py /usr/share /usr/lib/python3 --size-mb 300 -o text.jsonl
     python benchmarks/bench_cores.py text.jsonl --tokenizer path/to/tokenizer --runs 3
@@ -28,7 +28,7 @@ from vocabfreq.tokenizer.info import load_tokenizer
 
 
 def step(corpus: str, tokenizer: str, shards: int, workers: int) -> dict[str, Any]:
-    """Plans, counts and merges here; tells the seconds of each, and the size of partial files."""
+    """Plans, counts and merges in this process; returns the seconds of each and the sizes."""
     cutting.SHARDS_PER_FILE, cutting.SMALLEST, cutting.LARGEST = shards, 1, 1 << 62
     with tempfile.TemporaryDirectory() as folder:
         options = CountOptions(work_dir=Path(folder) / "parts", workers=workers)
@@ -46,7 +46,7 @@ def step(corpus: str, tokenizer: str, shards: int, workers: int) -> dict[str, An
 
 
 def fresh(corpus: Path, tokenizer: str, shards: int, workers: int) -> dict[str, Any]:
-    """The same in a process of its own."""
+    """Runs `step` in a fresh process."""
     words = [sys.executable, __file__, str(corpus), "--tokenizer", tokenizer]
     words += ["--shards", str(shards), "--workers", str(workers), "--step"]
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
@@ -54,7 +54,7 @@ def fresh(corpus: Path, tokenizer: str, shards: int, workers: int) -> dict[str, 
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measures all, in turns, and prints the medians."""
+    """Measures all combinations in turns and prints the medians."""
     size = given.corpus.stat().st_size
     with tempfile.TemporaryDirectory() as folder:
         head = Path(folder) / "head.jsonl"
@@ -84,7 +84,7 @@ def run(given: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Parses and runs."""
+    """Parses the command line and runs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--tokenizer", required=True)

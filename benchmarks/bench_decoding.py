@@ -1,10 +1,10 @@
-"""The head within real decoding steps: how long it takes, full and pruned, and what it would miss.
+"""Measures the head within real decoding steps: its time, full and pruned, and its missed ids.
 
     python benchmarks/bench_decoding.py MODEL vocab_freq.safetensors --sizes 8192,16384
 
-MODEL is a folder that transformers loads. It decodes real prompts greedily, one at a time; at every
-step the full head and the pruned ones are timed on the very hidden state. The pruned ids are
-compared with the full argmax: equal wherever that is kept, up to rounding.
+MODEL is a folder that transformers loads. The model decodes real prompts greedily, one at a time.
+At every step the full head and the pruned heads are timed on the same hidden state. The pruned ids
+are compared with the full argmax: they are equal wherever that id is kept, up to rounding.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def prompts(path: Path, limit: int) -> list[str]:
 
 
 class Timed:
-    """Seconds of each thing, and how often its id was the full head's."""
+    """Seconds of each head, and how often its id was the full head's."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, list[float]] = {}
@@ -39,7 +39,7 @@ class Timed:
         self.gap: dict[str, float] = {}
 
     def run(self, name: str, call: Any) -> Any:
-        """Calls and takes the time."""
+        """Calls a function and measures its time."""
         start = time.perf_counter()
         result = call()
         self.seconds.setdefault(name, []).append(time.perf_counter() - start)
@@ -48,7 +48,7 @@ class Timed:
 
 @torch.inference_mode()
 def decode(model: Any, ids: torch.Tensor, samplers: dict[str, Any], tokens: int, to: Timed) -> None:
-    """Decodes one prompt; the full argmax goes on."""
+    """Decodes one prompt; the full argmax continues the text."""
     past, head = None, model.get_output_embeddings()
     for _ in range(tokens):
         found = to.run("body", lambda ids=ids, past=past: body(model, ids, past))
@@ -64,7 +64,7 @@ def decode(model: Any, ids: torch.Tensor, samplers: dict[str, Any], tokens: int,
 
 
 def body(model: Any, ids: torch.Tensor, past: Any) -> Any:
-    """All of the model but its head."""
+    """The model without its head."""
     return model.model(input_ids=ids, past_key_values=past, use_cache=True)
 
 
@@ -75,7 +75,7 @@ def with_argmax(hidden: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tenso
 
 
 def note(to: Timed, name: str, sampler: Any, best: int, chosen: int, logits: torch.Tensor) -> None:
-    """Counts kept and equal ids; where the best is kept, another one may only be a near-tie."""
+    """Counts kept and equal ids; where the best id is kept, another may only be a near-tie."""
     kept = bool(sampler.head.vocab.t2d[best])
     to.kept[name] = to.kept.get(name, 0) + kept
     to.equal[name] = to.equal.get(name, 0) + (best == chosen)
@@ -85,7 +85,7 @@ def note(to: Timed, name: str, sampler: Any, best: int, chosen: int, logits: tor
 
 
 def stops(model: Any) -> set[int]:
-    """Ids that end an answer."""
+    """The ids that end an answer."""
     ids = model.generation_config.eos_token_id
     return set(ids if isinstance(ids, list) else [ids])
 
@@ -109,7 +109,7 @@ def report(to: Timed, steps: int) -> None:
 
 
 def encoded(tokenizer: Any, prompt: str) -> torch.Tensor:
-    """A prompt as a chat, where the tokenizer knows how, else as it is."""
+    """A prompt as a chat if the tokenizer has a template, else as plain text."""
     if not tokenizer.chat_template:
         return tokenizer(prompt, return_tensors="pt")["input_ids"]  # type: ignore[no-any-return]
     return tokenizer.apply_chat_template(  # type: ignore[no-any-return]

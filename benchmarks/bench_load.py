@@ -1,15 +1,15 @@
-"""Loading the kept rows of a head against loading the full head and slicing it.
+"""Measures loading the kept rows of a head against loading the full head and slicing it.
 
     python benchmarks/bench_load.py [--rows 128256] [--hidden 4096] [--runs 5] [--cold]
 
 The model is synthetic: four shards with an index, its bf16 lm_head in the last; K is V / 4, ids
-spread evenly. Each way runs in a fresh process, in turn: ours (`load_pruned_head`); the full head
-loaded into a parameter, as engines do, and sliced; the full head indexed while it is only mapped by
-safetensors, which reads no other page where the file is cached; and `get_slice`, row by row.
-Seconds are without imports. Peak memory is VmHWM of the process; `over` is how far it rose above
-what it was once the imports were done. Pages of a file that a process has mapped count in it.
-`--cold` drops the model from the page cache before each run. The rows must be equal, or no number
-is printed.
+spread evenly. Each variant runs in a fresh process, in turn: `load_pruned_head`; the full head
+loaded into a parameter, as engines do, and sliced; the full head indexed while safetensors only
+maps it, which reads no other page where the file is cached; and `get_slice`, row by row.
+
+Seconds exclude imports. Peak memory is VmHWM of the process; `over` is its rise above the value
+after the imports. Pages of a file that a process has mapped count in it. `--cold` drops the model
+from the page cache before each run. The script prints no number unless all rows are equal.
 """
 
 import argparse
@@ -39,7 +39,7 @@ NAME = "lm_head.weight"
 
 
 def prepare_ours(folder: Path) -> Callable[[], "torch.Tensor"]:
-    """Ours, with its imports done."""
+    """`load_pruned_head`, its imports done."""
     from vocabfreq.frequencies.draft_vocab import DraftVocab
     from vocabfreq.runtime import load_pruned_head
 
@@ -68,7 +68,7 @@ def prepare_full(folder: Path) -> Callable[[], "torch.Tensor"]:
 
 
 def prepare_mapped(folder: Path) -> Callable[[], "torch.Tensor"]:
-    """The full head as safetensors maps it, sliced."""
+    """The full head as safetensors maps it, then sliced."""
     import torch
     from safetensors import safe_open
 
@@ -82,7 +82,7 @@ def prepare_mapped(folder: Path) -> Callable[[], "torch.Tensor"]:
 
 
 def prepare_slices(folder: Path) -> Callable[[], "torch.Tensor"]:
-    """Each kept row by `get_slice`, into a tensor that is there already."""
+    """Each kept row by `get_slice`, into an existing tensor."""
     import torch
     from safetensors import safe_open
 
@@ -107,7 +107,7 @@ PREPARE = {OURS: prepare_ours, FULL: prepare_full, MAPPED: prepare_mapped, SLICE
 
 
 def run_here(way: str, folder: Path) -> None:
-    """In the fresh process: imports, then the clock; the rows are hashed after the last look."""
+    """In the fresh process: imports, then measures; hashes the rows after the last measurement."""
     work = PREPARE[way](folder)
     reset_peak()
     before, start = peak(), time.perf_counter()
@@ -118,12 +118,12 @@ def run_here(way: str, folder: Path) -> None:
 
 
 def reset_peak() -> None:
-    """Starts VmHWM anew, so that imports do not hide what comes after them."""
+    """Resets VmHWM, so that imports do not hide what comes after them."""
     Path("/proc/self/clear_refs").write_text("5")
 
 
 def digest(rows: "torch.Tensor") -> str:
-    """Of shape, dtype and bytes."""
+    """A hash of shape, dtype and bytes."""
     import hashlib
 
     held = rows.detach().contiguous()
@@ -132,7 +132,7 @@ def digest(rows: "torch.Tensor") -> str:
 
 
 def run(way: str, folder: Path, cold: bool) -> dict[str, Any]:
-    """One way in a fresh process."""
+    """Runs one variant in a fresh process."""
     for path in folder.glob("target/*.safetensors") if cold else ():
         drop(path)
     arguments = [sys.executable, __file__, "--run", way, "--folder", str(folder)]
@@ -142,7 +142,7 @@ def run(way: str, folder: Path, cold: bool) -> dict[str, Any]:
 
 
 def report(results: dict[str, list[dict[str, Any]]], head_bytes: int) -> None:
-    """The table as Markdown, and what was wanted."""
+    """Prints the table as Markdown, and the budgets."""
     print("| way | median s | range | peak MB | over imports MB | ours / it: s | peak | over |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|")
     ours = {key: median(results[OURS], key) for key in ("seconds", "peak", "over")}
@@ -163,12 +163,12 @@ def report(results: dict[str, list[dict[str, Any]]], head_bytes: int) -> None:
 
 
 def median(runs: list[dict[str, Any]], key: str) -> float:
-    """Over runs."""
+    """The median over the runs."""
     return float(statistics.median(one[key] for one in runs))
 
 
 def main() -> None:
-    """Makes the model, runs all in turn, prints."""
+    """Makes the model, runs all variants in turn, prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     for name, number in (("rows", 128_256), ("hidden", 4096), ("runs", 5)):
         parser.add_argument(f"--{name}", type=int, default=number)

@@ -1,8 +1,8 @@
-"""Peak memory of `vocabfreq build` on parts of a corpus, all of it, and on one huge document.
+"""Measures the peak memory of `vocabfreq build` on parts of a corpus and on one huge document.
 
-The corpus is JSON lines; its first tenth, its first three tenths and all of it are counted, each
-with the same options, and the highest sum over all processes is printed (memory.py says how). Then
-documents of 4, 16 and 64 MB on one line each.
+The corpus is JSON lines. The script counts its first tenth, its first three tenths and all of it
+with the same options, and prints the highest sum over all processes (see memory.py). Then it does
+the same with documents of 4, 16 and 64 MB on one line each.
 
     python benchmarks/make_corpus.py /usr/share /usr/lib/python3 --size-mb 300 -o text.jsonl
     python benchmarks/bench_memory.py text.jsonl --tokenizer path/to/tokenizer
@@ -34,7 +34,7 @@ def cut(corpus: Path, folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def huge(corpus: Path, folder: Path) -> Iterator[tuple[str, Path]]:
-    """One document each, made of the corpus's texts."""
+    """Files of one document each, made from the corpus's texts."""
     for megabytes in HUGE_MB:
         path, text, size = folder / f"huge{megabytes}.jsonl", [], 0
         with corpus.open("rb") as source:
@@ -46,7 +46,7 @@ def huge(corpus: Path, folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def build(path: Path, tokenizer: str, options: list[str], folder: Path) -> memory.Peak | None:
-    """Counts it; the peak."""
+    """Builds once and returns the peak."""
     words = ["build", "-q", "-t", tokenizer, "-s", str(path), "-o", str(folder / "out"), *options]
     code = "from vocabfreq.cli import main; main()"
     process = subprocess.Popen([sys.executable, "-c", code, *words])
@@ -57,7 +57,7 @@ def build(path: Path, tokenizer: str, options: list[str], folder: Path) -> memor
 
 
 def main() -> None:
-    """Parses, runs, prints a table."""
+    """Parses the command line, runs, prints a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--tokenizer", required=True)

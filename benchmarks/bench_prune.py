@@ -1,14 +1,15 @@
-"""Pruning a drafter against loading the full head and slicing it, and against plain copying.
+"""Measures pruning a drafter against slicing a loaded full head, and against plain copying.
 
     python benchmarks/bench_prune.py [--rows 128256] [--hidden 4096] [--size 32768] [--runs 5]
 
 A drafter without a head is pruned with a synthetic target whose bf16 head lies in one of four
-shards. Each way runs in a fresh process, in turn: ours (`prune_drafter`: rows read, written,
-synced, read back and compared), the peer (the full head by safetensors and torch, sliced, saved,
-synced), and the plain copying of as many neighbouring bytes (read, written, synced), the limit.
-Seconds are without imports. Peak memory is VmHWM; `over` is what came on top of the imports.
-`--cold` drops the source from the page cache before each run. The heads must be equal, or no
-number is printed.
+shards. Each variant runs in a fresh process, in turn: `prune_drafter` (reads, writes and syncs the
+rows, reads them back and compares); the peer (loads the full head with safetensors and torch,
+slices, saves, syncs); and the limit, which reads, writes and syncs as many neighbouring bytes.
+
+Seconds exclude imports. Peak memory is VmHWM; `over` is its rise above the imports. `--cold` drops
+the source from the page cache before each run. The script prints no number unless the heads are
+equal.
 """
 
 import argparse
@@ -69,7 +70,7 @@ def _save(path: Path, shapes: dict[str, tuple[int, int]]) -> None:
 
 
 def prepare_ours(folder: Path) -> Callable[[Path], None]:
-    """Ours, with its imports done."""
+    """`prune_drafter`, its imports done."""
     from vocabfreq.checkpoints.pruning import prune_drafter
     from vocabfreq.frequencies.draft_vocab import DraftVocab
 
@@ -103,7 +104,7 @@ def prepare_full(folder: Path) -> Callable[[Path], None]:
 
 
 def prepare_plain(folder: Path) -> Callable[[Path], None]:
-    """As many bytes as ours writes, from one place."""
+    """Copies as many bytes as `prune_drafter` writes, from one place."""
     size = len(np.load(folder / "ids.npy"))
     hidden = json.loads((folder / "target/config.json").read_bytes())["hidden_size"]
     source = folder / f"target/model-{SHARDS}-of-{SHARDS}.safetensors"
@@ -129,7 +130,7 @@ PREPARE = dict(zip(WAYS, (prepare_ours, prepare_full, prepare_plain), strict=Tru
 
 
 def run_here(way: str, folder: Path, out: Path) -> None:
-    """In the fresh process: imports, then the clock."""
+    """In the fresh process: imports, then measures."""
     work = PREPARE[way](folder)
     before, start = peak(), time.perf_counter()
     work(out)
@@ -145,7 +146,7 @@ def peak() -> int:
 
 
 def run(way: str, folder: Path, cold: bool) -> dict[str, Any]:
-    """One way in a fresh process; gives its numbers and the hash of its head."""
+    """Runs one variant in a fresh process; returns its numbers and the hash of its head."""
     out = folder / "out"
     for path in folder.glob("*/*.safetensors") if cold else ():
         drop(path)
@@ -166,7 +167,7 @@ def drop(path: Path) -> None:
 
 
 def head_hash(path: Path) -> str:
-    """Of the bytes of the new head."""
+    """A hash of the bytes of the new head."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         start, end = json.loads(file.read(length))["lm_head.weight"]["data_offsets"]
@@ -175,7 +176,7 @@ def head_hash(path: Path) -> str:
 
 
 def report(results: dict[str, list[dict[str, Any]]]) -> None:
-    """The table."""
+    """Prints the table."""
     ours = {key: _median(results["ours"], key) for key in ("seconds", "peak", "over")}
     print(f"{'':12}{'seconds':>9}{'min to max':>16}{'peak MB':>9}{'over MB':>9}  ours / it")
     for way, runs in results.items():
@@ -193,7 +194,7 @@ def _median(runs: list[dict[str, Any]], key: str) -> float:
 
 
 def main() -> None:
-    """Makes the folders, runs all in turn, prints."""
+    """Makes the folders, runs all variants in turn, prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     for name, number in (("rows", 128_256), ("hidden", 4096), ("size", 32_768), ("runs", 5)):
         parser.add_argument(f"--{name}", type=int, default=number)

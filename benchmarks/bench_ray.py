@@ -1,6 +1,7 @@
-"""Counts one corpus with local workers and as Ray tasks, in one run; may kill a worker of each.
+"""Measures counting one corpus with local workers and as Ray tasks, in one run.
 
-Wall seconds of `vocabfreq build`, start-up included, in turns; whether the bytes are the same.
+The table has the wall seconds of `vocabfreq build`, start-up included, in turns, and whether the
+bytes are the same. `--kill` also kills a worker of each.
 
     python benchmarks/bench_ray.py text.jsonl --tokenizer path/to/tokenizer --runs 3 --kill
 """
@@ -24,7 +25,7 @@ NAMES = {"local": "vocabfreq.counting.workers", "ray": "ray::count_on_node"}
 
 
 def kill_worker(process: "subprocess.Popen[bytes]", engine: str, killed: list[int]) -> None:
-    """Kills one process that counts, once there is one."""
+    """Kills one counting process as soon as there is one."""
     time.sleep(AFTER[engine])
     while process.poll() is None and not killed:
         for pid in _counting(process.pid, engine):
@@ -47,7 +48,7 @@ def _counting(parent: int, engine: str) -> list[int]:
 
 
 def build(engine: str, corpus: Path, tokenizer: str, folder: Path, kill: bool) -> tuple[float, int]:
-    """Seconds, and how many workers were killed."""
+    """Builds once; returns the seconds and how many workers were killed."""
     words = ["build", "-q", "-t", tokenizer, "-s", f"text={corpus}", "-o", str(folder / engine)]
     code = "from vocabfreq.cli import main; main()"
     killed: list[int] = []
@@ -62,7 +63,7 @@ def build(engine: str, corpus: Path, tokenizer: str, folder: Path, kill: bool) -
 
 
 def main() -> None:
-    """Parses, runs, prints a table."""
+    """Parses the command line, runs, prints a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--tokenizer", required=True)

@@ -56,7 +56,7 @@ def rows(result: Result) -> list[Row]:
 
 
 def has_budgets(setup: Setup, cell: Cell) -> bool:
-    """Whether DESIGN.md says what is wanted of this shape."""
+    """Whether there is a budget for this shape."""
     shape = setup.vocab_size, cell.size, setup.hidden_size, setup.dtype
     return (
         shape == (128_256, 32_768, HIDDEN[setup.device], "bfloat16")

@@ -1,11 +1,11 @@
-"""How fast `select` and both mappings are, beside the list-membership way of peers, in one run.
+"""Measures `select` and both mappings against the list-membership method of other tools.
 
     python benchmarks/bench_select.py [--rows 262144] [--size 65536] [--json]
 
-Ours is `FrequencyTable.select(size)` on a fresh table (ranking included), then `d2t` and `t2d`. The
-peers build the mask by asking `i in used_ids` of a list for every row, and the map from the sorted
-list. As that takes minutes, it is timed over an evenly spread share of the rows
-(--share) and scaled up. The masks are compared before a time is printed.
+"Ours" is `FrequencyTable.select(size)` on a fresh table (ranking included), then `d2t` and `t2d`.
+The peers build the mask by testing `i in used_ids` on a list for every row, and the map from the
+sorted list. As that takes minutes, it is timed over an evenly spread share of the rows (--share)
+and scaled up. The masks are compared before any time is printed.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from vocabfreq.frequencies.table import FrequencyTable
 
 
 def made_table(rows: int) -> FrequencyTable:
-    """A table of Zipf-like counts, with many ties."""
+    """Makes a table of Zipf-like counts with many ties."""
     counts = np.random.default_rng(0).zipf(1.3, rows).clip(max=10**9).astype(np.int64)[None]
     source = SourceRecord(
         name="zipf", files=(), sha256="0" * 64, weight=None, documents=1, heldout_documents=0,
@@ -41,7 +41,7 @@ def made_table(rows: int) -> FrequencyTable:
 
 
 def timed(work: Callable[[], Any], runs: int) -> tuple[float, Any]:
-    """Median seconds, and the last result."""
+    """The median seconds, and the last result."""
     seconds = []
     for _ in range(runs):
         started = time.perf_counter()
@@ -51,7 +51,7 @@ def timed(work: Callable[[], Any], runs: int) -> tuple[float, Any]:
 
 
 def ours(rows: int, size: int) -> Callable[[], Any]:
-    """Select, and both mappings; a fresh table each time, so that nothing is cached."""
+    """Selects and makes both mappings; a fresh table each time, so that nothing is cached."""
     first = made_table(rows)
 
     def work() -> Any:
@@ -62,7 +62,7 @@ def ours(rows: int, size: int) -> Callable[[], Any]:
 
 
 def membership(used: list[int], rows: range) -> list[bool]:
-    """The mask as peers make it."""
+    """The mask by list membership, as other tools make it."""
     return [i in used for i in rows]
 
 

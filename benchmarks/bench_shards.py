@@ -1,8 +1,8 @@
-"""Plans, counts and merges thousands of tiny shards: what the parts around counting cost.
+"""Measures the steps around counting: plans, counts and merges thousands of tiny shards.
 
-Each step runs in a process of its own, as it would on a cluster; its seconds are of the step
-itself, its memory is the highest resident size of the process, loading Python included. Beside the
-merge stands a plain sum of as many full vectors read from .npy files, as a script would do it.
+Each step runs in a process of its own, as it would on a cluster. Its seconds are of the step
+itself; its memory is the highest resident size of the process, loading Python included. For
+comparison, a plain sum adds as many full vectors from .npy files, as a script would do it.
 
     python benchmarks/bench_shards.py --shards 5000 --tokenizer path/to/tokenizer
 """
@@ -33,14 +33,14 @@ WORDS = ("the", "draft", "model", "proposes", "tokens", "which", "its", "target"
 
 
 def make_corpus(folder: Path, shards: int) -> None:
-    """One small file a shard, each different."""
+    """Writes one small file per shard, each different."""
     for n in range(shards):
         row = {"text": " ".join(WORDS[(n * 7 + i * i) % len(WORDS)] for i in range(200)) + str(n)}
         (folder / f"part-{n:06}.jsonl").write_text(json.dumps(row) + "\n")
 
 
 def plan(folder: Path, tokenizer: str) -> int:
-    """Writes the plan; returns its bytes."""
+    """Writes the plan; returns its size in bytes."""
     # Small files are put together, and larger ones cut, by this: so each file is one shard.
     cutting.SMALLEST = max(path.stat().st_size for path in folder.glob("*.jsonl"))
     options = CountOptions(work_dir=folder / "parts")
@@ -50,13 +50,13 @@ def plan(folder: Path, tokenizer: str) -> int:
 
 
 def naive_merge(folder: Path) -> int:
-    """Adds full vectors; returns how many tokens there are."""
+    """Adds full vectors; returns the number of tokens."""
     total = sum(np.load(path) for path in sorted((folder / "vectors").glob("*.npy")))
     return int(np.sum(total))
 
 
 def vectors(folder: Path) -> int:
-    """Full vectors, one a shard, as scripts keep them; returns their bytes."""
+    """Writes full vectors, one per shard, as scripts keep them; returns their bytes."""
     (folder / "vectors").mkdir()
     loaded = load_plan(folder / "plan.json")
     vector = np.zeros(loaded.job.rows, np.int64)
@@ -66,7 +66,7 @@ def vectors(folder: Path) -> int:
 
 
 def step(name: str, folder: Path, tokenizer: str) -> dict[str, Any]:
-    """Runs one step here; what it told, its seconds, and the process's peak memory."""
+    """Runs one step in this process; returns its result, its seconds and the peak memory."""
     path = folder / "plan.json"
     loaded = load_plan(path) if name in ("count", "again", "status", "merge") else None
     work_dir = folder / "parts"
@@ -88,7 +88,7 @@ def step(name: str, folder: Path, tokenizer: str) -> dict[str, Any]:
 
 
 def run(shards: int, tokenizer: str) -> None:
-    """Each step in a fresh process; prints a table."""
+    """Runs each step in a fresh process; prints a table."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_corpus(folder, shards)
@@ -108,7 +108,7 @@ def run(shards: int, tokenizer: str) -> None:
 
 
 def main() -> None:
-    """Parses and runs."""
+    """Parses the command line and runs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shards", type=int, default=5000)
     parser.add_argument("--tokenizer", required=True)

@@ -1,4 +1,4 @@
-"""The results of bench_build.py in words: what they depend on, and the lines of the table."""
+"""Renders the results of bench_build.py: the conditions, and the lines of the table."""
 
 import hashlib
 import json
@@ -47,7 +47,7 @@ def rows(setup: Setup, results: Results) -> list[Row]:
 
 
 def peer_row(setup: Setup, results: Results, name: str, unit: str) -> Row:
-    """The line of a peer."""
+    """The line of one peer."""
     pairs = [p for p in results.pairs if p.peer == name]
     free = results.facts["sentencepiece"] and name in BYTE_LEVEL_ONLY
     return Row(
@@ -61,7 +61,7 @@ def peer_row(setup: Setup, results: Results, name: str, unit: str) -> Row:
 
 
 def label(setup: Setup, name: str) -> str:
-    """The name of a peer with what it saw of the corpus."""
+    """The name of a peer with the part of the corpus that it read."""
     part = setup.parts.get(name)
     words = {
         "fr-spec": "FR-Spec's way, encode + Counter",
@@ -76,7 +76,7 @@ def label(setup: Setup, name: str) -> str:
 
 
 def memory_rows(results: Results) -> list[Row]:
-    """Peak memory, and how it grows from a tenth to the whole."""
+    """Peak memory, and its growth from a tenth to the whole."""
     whole, tenth = results.peak, results.peak_tenth
     kind = f", {whole.kind} of {whole.processes} processes" if whole else ""
     peaks = [whole.bytes / MB] if whole else []
@@ -89,7 +89,7 @@ def memory_rows(results: Results) -> list[Row]:
 
 
 def facts_of(setup: Setup, checked: dict[str, Any]) -> dict[str, Any]:
-    """What the numbers depend on."""
+    """The conditions of the measurement."""
     return {
         "corpus": setup.whole.path.name,
         "file_bytes": setup.whole.size,
@@ -114,7 +114,7 @@ def is_sentencepiece(tokenizer: Path) -> bool:
 
 
 def heading(results: Results) -> str:
-    """What the numbers depend on, in words."""
+    """The conditions of the measurement, as text."""
     facts = results.facts
     versions = ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
     what, size = ("M ids", facts["ids"]) if "ids" in facts else ("MB of text", facts["text"])
@@ -139,7 +139,7 @@ def heading(results: Results) -> str:
 
 
 def engine(record: dict[str, Any]) -> str:
-    """Which engine ours used and what its own cross-check found; nothing for ids."""
+    """The engine that vocabfreq used and the result of its cross-check; nothing for ids."""
     if record["name"] == "none":
         return ""
     return (

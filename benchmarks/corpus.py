@@ -71,7 +71,7 @@ def values(path: Path, column: str) -> Iterator[Any]:
 
 
 def texts(value: Any) -> list[str]:
-    """What counts of a row: the text, or what the assistant says in a chat."""
+    """The counted texts of a row: the text, or the turns of the assistant in a chat."""
     if isinstance(value, str):
         return [value]
     turns = (m for m in value if m.get("role", m.get("from")) in ASSISTANT)
@@ -82,7 +82,7 @@ def texts(value: Any) -> list[str]:
 
 
 def first_part(whole: Corpus, share: float, folder: Path, name: str) -> Corpus:
-    """The first part of a corpus as a file of its own; the corpus itself when it is no bigger."""
+    """Writes the first part of a corpus to a file; returns the corpus itself if it is no bigger."""
     if share >= 1:
         return whole
     path = folder / f"{name}{whole.path.suffix}"

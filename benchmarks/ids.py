@@ -1,4 +1,4 @@
-"""A parquet file of `input_ids` made from a corpus of text, as training pipelines keep them."""
+"""Makes a parquet file of `input_ids` from a corpus of text, as training pipelines keep them."""
 
 from collections.abc import Callable, Iterable
 from itertools import chain
@@ -19,7 +19,7 @@ Encode = Callable[[list[str]], tuple[npt.NDArray[np.integer], npt.NDArray[np.int
 
 
 def make_ids(source: Corpus, tokenizer: Path, target: Path) -> Corpus:
-    """Writes the ids of a corpus, a text a row, and says how many they are."""
+    """Writes the ids of a corpus, one text per row; returns their number."""
     encode = encoder(tokenizer)
     documents = total = 0
     stream = chain.from_iterable(map(texts, values(source.path, source.column)))
@@ -34,7 +34,7 @@ def make_ids(source: Corpus, tokenizer: Path, target: Path) -> Corpus:
 
 
 def first_ids(whole: Corpus, share: float, target: Path) -> Corpus:
-    """The first share of the rows, a row group at a time, as a file of its own."""
+    """Writes the first share of the rows to a file, a row group at a time."""
     file = pq.ParquetFile(whole.path)
     documents = total = 0
     with pq.ParquetWriter(target, SCHEMA, compression="zstd") as out:
@@ -55,7 +55,7 @@ def _tables(file: Any, left: int) -> Iterable[Any]:
 
 
 def encoder(tokenizer: Path) -> Encode:
-    """The fast engine where it takes the tokenizer, else `tokenizers`."""
+    """The fast engine if it supports the tokenizer, else `tokenizers`."""
     try:
         return _fast(tokenizer)
     except KeyboardInterrupt:

@@ -1,6 +1,6 @@
-"""What else the machine did meanwhile: CPU time of others, in cores, while something was measured.
+"""Measures what else the machine did during a measurement: CPU time of other programs, in cores.
 
-Wall times on a machine with other work are worth little; this says how little.
+Wall times on a busy machine are worth little; this shows how busy it was.
 """
 
 import os
@@ -45,7 +45,7 @@ def spent(whose: int) -> float:
 
 
 def busy() -> float | None:
-    """CPU seconds of the whole machine, what a hypervisor took away included."""
+    """CPU seconds of the whole machine, including those that a hypervisor took away."""
     if not STAT.exists():
         return None
     fields = STAT.read_text().split("\n", 1)[0].split()
@@ -53,7 +53,7 @@ def busy() -> float | None:
 
 
 def others(before: Moment, after: Moment) -> float | None:
-    """How many cores others kept busy between two moments, on average."""
+    """How many cores other programs kept busy between two moments, on average."""
     if before.all is None or after.all is None:
         return None
     foreign = (after.all - before.all) - (after.own - before.own)

@@ -1,9 +1,9 @@
-"""Makes a JSONL corpus of about N megabytes from text that lies on this machine.
+"""Makes a JSONL corpus of about N megabytes from text on this machine.
 
 Text files under the given roots (sources, documentation, web pages) are cut into paragraphs at
-empty lines; so are the messages of chat files. Paragraphs that occur twice are kept once, the rest
-is shuffled with a fixed seed, and 1 to 14 of them joined make a document, so that documents differ
-in length and subject as those of a training corpus do. The same roots and seed give the same file.
+empty lines; so are the messages of chat files. Repeated paragraphs are kept once, and the rest is
+shuffled with a fixed seed. Each document joins 1 to 14 of them, so that documents differ in length
+and subject as in a training corpus. The same roots and seed give the same file.
 
     python benchmarks/make_corpus.py /usr/share /usr/lib/python3 --size-mb 250 -o text.jsonl
     python benchmarks/make_corpus.py /usr/share --chat answers.jsonl --shape messages -o chat.jsonl
@@ -44,7 +44,7 @@ def text_files(roots: Iterable[Path]) -> list[Path]:
 
 
 def file_text(path: Path) -> str:
-    """The beginning of a file as text, nothing when it is not UTF-8 or cannot be read."""
+    """The beginning of a file as text; empty if it is not UTF-8 or cannot be read."""
     try:
         with path.open(encoding="utf-8") as file:
             text = file.read(FILE_CHARS)
@@ -90,7 +90,7 @@ def paragraphs(texts: Iterable[str], seen: set[bytes]) -> Iterator[str]:
 
 
 def gather(roots: list[Path], chats: list[Path], size: int, rng: random.Random) -> list[str]:
-    """Shuffled paragraphs of about `size` bytes; chat files are taken whole and come first."""
+    """Shuffled paragraphs of about `size` bytes; chat files are used whole and come first."""
     seen: set[bytes] = set()
     kept = [p for path in chats for p in paragraphs(chat_text(path), seen)]
     total = sum(len(p.encode()) for p in kept)
@@ -116,7 +116,7 @@ def documents(parts: list[str], rng: random.Random) -> Iterator[str]:
 
 
 def as_row(number: int, document: str, shape: str) -> dict[str, Any]:
-    """A row of the corpus."""
+    """A document as a row of the corpus."""
     if shape == "text":
         return {"id": number, "text": document}
     asked = {"role": "user", "content": document[:PROMPT_CHARS]}
@@ -136,7 +136,7 @@ def write(rows: Iterable[dict[str, Any]], output: Path, size: int) -> tuple[int,
 
 
 def parse_arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("roots", nargs="+", type=Path, help="folders to search for text")
     parser.add_argument("--chat", nargs="+", action="extend", type=Path, default=[],
@@ -149,7 +149,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Writes the corpus and says what it holds."""
+    """Writes the corpus and prints its size."""
     args = parse_arguments()
     size = int(args.size_mb * MB)
     rng = random.Random(args.seed)  # noqa: S311 (a shuffle, no secret)

@@ -1,4 +1,4 @@
-"""Measures `vocabfreq build` and its peers in turn; bench_build.py says what and why."""
+"""Measures `vocabfreq build` and its peers in turn; see bench_build.py for what and why."""
 
 import json
 import subprocess
@@ -20,16 +20,16 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Setup:
-    """What is measured on what.
+    """The inputs of a measurement.
 
     Attributes:
         tokenizer: path of tokenizer.json.
         whole: the corpus.
         tenth: its first tenth.
-        parts: the part that each peer sees.
+        parts: the part that each peer reads.
         small: the first megabyte, for start-up.
         folder: for temporary files.
-        runs: how often.
+        runs: number of runs.
         options: further options of `vocabfreq build`.
     """
 
@@ -49,14 +49,14 @@ class Pair:
 
     Attributes:
         peer: its name.
-        ours: steady rate of ours, bytes (or ids) a second.
+        ours: steady rate of ours, bytes (or ids) per second.
         ours_file: the same in bytes of the file.
         ours_seconds: wall seconds of the whole corpus and of the tenth.
-        ours_cpu: bytes of text a CPU second of ours.
+        ours_cpu: bytes of text per CPU second of ours.
         theirs: steady rate of the peer.
-        theirs_cpu: bytes a CPU second of the peer.
-        loops: what the peer told of its loops.
-        encoder: the engine of ours, as its file says.
+        theirs_cpu: bytes per CPU second of the peer.
+        loops: the loops that the peer reported.
+        encoder: the engine of ours, from its file.
     """
 
     peer: str
@@ -77,7 +77,7 @@ class Pair:
 
 @dataclass
 class Results:
-    """All that was measured; `others` is how many cores other programs took meanwhile."""
+    """All measurements; `others` is how many cores other programs used meanwhile."""
 
     facts: dict[str, Any]
     pairs: list[Pair] = field(default_factory=list)
@@ -88,12 +88,12 @@ class Results:
 
 
 def note(text: str) -> None:
-    """Tells on standard error how far it is."""
+    """Prints progress to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def run_peer(setup: Setup, name: str, part: Corpus) -> tuple[dict[str, Any], Counts]:
-    """Runs a peer in a fresh process; returns what it tells and what it counted."""
+    """Runs a peer in a fresh process; returns its report and its counts."""
     counts = setup.folder / f"{name}.npy"
     script = str(Path(__file__).with_name("peers.py"))
     arguments = [script, name, part.path, part.column, part.text, setup.tokenizer, counts]
@@ -127,14 +127,14 @@ def check(setup: Setup, name: str) -> dict[str, Any]:
 
 
 def differing(one: Counts, other: Counts) -> int:
-    """How many ids have different counts; ids beyond the end of a vector count zero."""
+    """How many ids have different counts; ids beyond the end of a vector count as zero."""
     size = max(len(one), len(other))
     padded = [np.pad(counts, (0, size - len(counts))) for counts in (one, other)]
     return int(np.count_nonzero(padded[0] != padded[1]))
 
 
 def pairs(setup: Setup) -> Iterator[Pair]:
-    """Ours and each peer in turn, as often as asked for."""
+    """Ours and each peer in turn, once per run."""
     for number in range(setup.runs):
         for name in setup.parts:
             note(f"run {number + 1} of {setup.runs}: ours, then {name} ...")
@@ -160,7 +160,7 @@ def pair(setup: Setup, name: str) -> Pair:
 
 
 def peer_rate(setup: Setup, name: str) -> tuple[tuple[float, float], list[dict[str, Any]]]:
-    """The steady rate of a peer, by the clock and by CPU seconds, and what it told."""
+    """The steady rate of a peer, by wall clock and by CPU seconds, and its report."""
     loop, _ = run_peer(setup, name, setup.parts[name])
     if name != "gigatoken":
         return (loop["rest"] / loop["rest_seconds"], loop["rest"] / loop["rest_cpu"]), [loop]
@@ -171,7 +171,7 @@ def peer_rate(setup: Setup, name: str) -> tuple[tuple[float, float], list[dict[s
 
 
 def run(setup: Setup, facts: dict[str, Any], watch_memory: bool) -> Results:
-    """Measures everything; the counts are known to be right."""
+    """Measures everything; the counts have been checked before."""
     results, before = Results(facts), load.now()
     results.pairs = list(pairs(setup))
     if setup.small:

@@ -1,11 +1,11 @@
-"""Peak memory of a process and everything that it started.
+"""Measures the peak memory of a process and everything that it started.
 
-Every 20 ms the tree is walked by /proc/<pid>/task/<tid>/children, and the proportional set sizes of
-its processes (PSS: shared pages count once, split among those who share them) are added up. Where
-the kernel does not tell PSS, resident sizes are taken, which count shared pages many times. Memory
-files (memfd) that are open are added, since pages that no process maps belong to no PSS.
+Every 20 ms the script walks the tree through /proc/<pid>/task/<tid>/children and adds up the
+proportional set sizes of its processes (PSS: a shared page counts once, split among those who
+share it). If the kernel does not report PSS, resident sizes are used, which count shared pages
+many times. Open memory files (memfd) are added, since pages that no process maps belong to no PSS.
 
-Reading PSS stops the process that is looked at for a moment, so never time such a run.
+Reading PSS pauses the watched process for a moment, so never time such a run.
 """
 
 import os
@@ -26,8 +26,8 @@ class Peak:
     Attributes:
         bytes: the sum.
         kind: "PSS" or "RSS".
-        processes: the most processes that were seen at once.
-        samples: how often was looked.
+        processes: the most processes seen at once.
+        samples: number of samples.
     """
 
     bytes: int

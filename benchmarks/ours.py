@@ -31,8 +31,8 @@ class Build:
         seconds: from the start of the first process to the end of the last.
         cpu: CPU seconds of all its processes.
         counts: int64 [V], held-out documents included.
-        encoder: which engine ran, as the file says it.
-        peak: memory, when it was watched.
+        encoder: the engine that ran, from the file.
+        peak: memory, if it was watched.
     """
 
     text: int

@@ -3,16 +3,17 @@
     python benchmarks/peers.py NAME CORPUS COLUMN TEXT_BYTES TOKENIZER COUNTS.npy
 
 prints one JSON line: the text bytes and seconds of the peer's own loop, and both again for what
-comes after its first tenth, so that neither imports, nor loading, nor cold caches are held against
-it. The counts go to COUNTS.npy. What each peer is:
+comes after its first tenth, so that imports, loading and cold caches do not count. The counts go
+to COUNTS.npy. The peers are:
 
-- fr-spec: FR-Spec's script. Rows are streamed, `encode` runs on one text at a time, a Counter adds.
-- encode-batch: rows are streamed, `encode_batch_fast` runs on 1,000 texts at a time on all cores
-  (its own parallelism), `bincount` adds. The reading is inside the loop; it is some 2 % of it.
-- gigatoken: all texts lie in memory as one Arrow array beforehand; one `encode_batch` on all cores,
-  cold, is timed, and nothing else. Its first tenth is a second run on a smaller file.
-- unique-lists: rows of ids come as lists, as `to_pylist` and `datasets` give them; `np.unique` a
-  row, a Counter adds.
+- fr-spec: the FR-Spec script. It streams rows, calls `encode` on one text at a time and adds in a
+  Counter.
+- encode-batch: streams rows, calls `encode_batch_fast` on 1,000 texts at a time on all cores (its
+  own parallelism) and adds with `bincount`. The loop includes reading, which is some 2 % of it.
+- gigatoken: all texts lie in memory as one Arrow array beforehand. Only one cold `encode_batch` on
+  all cores is timed. Its first tenth is a second run on a smaller file.
+- unique-lists: rows of ids come as lists, as `to_pylist` and `datasets` give them; `np.unique` per
+  row, added in a Counter.
 - unique: the same with rows as NumPy views of Arrow memory, the fastest form of it that we know.
 """
 
@@ -36,7 +37,7 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Job:
-    """What a peer is to do.
+    """The task of a peer.
 
     Attributes:
         path: the corpus.
@@ -71,7 +72,7 @@ class Loop:
     mark: tuple[float, float] | None = None
 
     def add(self, size: int) -> None:
-        """Notes that so many bytes are done."""
+        """Records that this many more bytes are done."""
         self.done += size
         if self.mark is not None:
             self.rest += size
@@ -79,7 +80,7 @@ class Loop:
             self.mark = clocks()
 
     def stop(self) -> None:
-        """Takes the time."""
+        """Records the time."""
         wall, cpu = now = clocks()
         self.seconds, self.cpu = wall - self.started[0], cpu - self.started[1]
         mark = self.mark or now
@@ -158,7 +159,7 @@ def gigatoken(job: Job) -> tuple[Loop, Counts]:
 
 
 def unique(job: Job) -> tuple[Loop, Counts]:
-    """Ids that are there already, rows as views of Arrow memory."""
+    """Counts existing ids, rows as views of Arrow memory."""
     import pyarrow.parquet as pq
 
     batches = pq.ParquetFile(job.path).iter_batches(columns=[job.column])
@@ -166,12 +167,12 @@ def unique(job: Job) -> tuple[Loop, Counts]:
 
 
 def unique_lists(job: Job) -> tuple[Loop, Counts]:
-    """Ids that are there already, rows as lists."""
+    """Counts existing ids, rows as lists."""
     return _unique(job, map(np.asarray, values(job.path, job.column)))
 
 
 def _unique(job: Job, rows: Iterator[npt.NDArray[np.integer]]) -> tuple[Loop, Counts]:
-    """The unique ids of a row at a time into a Counter."""
+    """Adds the unique ids of each row to a Counter."""
     counter, loop = Counter[int](), Loop(job.text)
     for row in rows:
         ids, numbers = np.unique(row, return_counts=True)

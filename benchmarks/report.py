@@ -1,4 +1,4 @@
-"""Numbers of a benchmark as a table: medians, ranges, budgets and whether they are met."""
+"""Renders the numbers of a benchmark as a table: medians, ranges, budgets and verdicts."""
 
 import statistics
 from collections.abc import Sequence
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Budget:
-    """What is wanted of a number.
+    """The limit that a number has to meet.
 
     Attributes:
         sign: "≥" or "≤".
         limit: the number.
-        unit: what is written behind it.
+        unit: printed after it.
     """
 
     sign: str
@@ -36,12 +36,12 @@ class Row:
 
     Attributes:
         name: what was measured.
-        values: one a run.
+        values: one per run.
         unit: of the values.
-        ratios: ours to this peer, one a run, each from neighbours in time.
-        per_cpu: the same a CPU second, one a run; less moved by what else the machine does.
-        budget: for the ratio where there is one, else for the value.
-        digits: places after the point of the values.
+        ratios: ours to this peer, one per run, each from neighbours in time.
+        per_cpu: the same per CPU second, one per run; other programs affect it less.
+        budget: for the ratio if there is one, else for the value.
+        digits: decimals of the values.
     """
 
     name: str

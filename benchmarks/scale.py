@@ -1,8 +1,8 @@
-"""What a corpus takes on so many machines, by arithmetic on figures that were measured elsewhere.
+"""Estimates the time of a corpus on a number of machines from figures measured elsewhere.
 
-Nothing is measured here: the defaults of --core-mb-s, --start-s, --part-mb and --merge-ms are what
-bench_cores.py printed, that of --shard-ms is from bench_shards.py; cores, network and storage are
-assumptions. docs/scale.md explains each term.
+Nothing is measured here. The defaults of --core-mb-s, --start-s, --part-mb and --merge-ms come from
+bench_cores.py, that of --shard-ms from bench_shards.py; cores, network and storage are assumptions.
+docs/scale.md explains each term.
 
     python benchmarks/scale.py --storage-gb-s 20
 """
@@ -16,7 +16,7 @@ TERABYTES, MACHINES = (1, 10), (1, 16, 256)
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of each part; reading and encoding go on at once."""
+    """Seconds of each part; reading and encoding overlap."""
 
     shards: int
     reading: float
@@ -38,7 +38,7 @@ class Cost:
 
 
 def cost(given: argparse.Namespace, terabytes: int, machines: int) -> Cost:
-    """The arithmetic for one corpus on some machines."""
+    """Computes the cost of one corpus on a number of machines."""
     megabytes = terabytes * 1e6
     shards = math.ceil(megabytes / given.shard_mb)
     rounds = math.ceil(shards / (machines * given.cores))
@@ -55,14 +55,14 @@ def cost(given: argparse.Namespace, terabytes: int, machines: int) -> Cost:
 
 
 def told(seconds: float) -> str:
-    """Seconds for people."""
+    """Formats seconds for people."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def main() -> None:
-    """Parses, prints a table."""
+    """Parses the command line, prints a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     measured = parser.add_argument_group("measured")
     for name, value in (("core-mb-s", 82), ("start-s", 1.2), ("shard-ms", 1.6)):

@@ -4,8 +4,8 @@
 
 - `process_token_dict_to_mappings` on a Counter of our token_freq.pt, in the order of that file,
   must equal our `mapping`.
-- The same in the opposite order. SpecForge takes equal counts in the order in which they came, so
-  that a difference is told and not held against it.
+- The same in the opposite order. SpecForge orders equal counts by insertion, so a difference is
+  reported and is not a failure.
 - `LlamaForCausalLMEagle3.load_vocab_mapping` reads our vocab_mapping.pt; its buffers must be ours.
 """
 
@@ -22,7 +22,7 @@ FUNCTION = "process_token_dict_to_mappings"
 
 
 def mapping(counts: Counts, ours: Ours) -> Any:
-    """What SpecForge makes of counts: d2t and t2d."""
+    """d2t and t2d as SpecForge computes them from counts."""
     function = getattr(import_module("specforge.data.preprocessing"), FUNCTION)
     return function(Counter(counts), len(ours.d2t), len(ours.t2d))
 

@@ -1,4 +1,4 @@
-"""What the check_*.py share: reading our files as they are, and telling run.py what came out."""
+"""Shared code of check_*.py: reads our files as they are, and reports results to run.py."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -47,7 +47,7 @@ class Ours:
         print(json.dumps(row), flush=True)
 
     def compare(self, function: str, files: str, pair: Iterable[Any], said: str) -> None:
-        """Tells whether d2t and t2d of a tool are ours, dtypes included."""
+        """Reports whether d2t and t2d of a tool equal ours, dtypes included."""
         theirs = tuple(map(np.asarray, pair))
         good = all(
             a.dtype == b.dtype and np.array_equal(a, b)
@@ -56,7 +56,7 @@ class Ours:
         self.tell(function, files, good, said if good else self.difference(theirs))
 
     def difference(self, pair: tuple[npt.NDArray[Any], ...]) -> str:
-        """What is different, in words."""
+        """Describes the difference."""
         for name, theirs, ours in zip(("d2t", "t2d"), pair, (self.d2t, self.t2d), strict=True):
             if (theirs.dtype, theirs.shape) != (ours.dtype, ours.shape):
                 is_it = f"{theirs.dtype} {list(theirs.shape)}"
@@ -67,7 +67,7 @@ class Ours:
         return f"{int((pair[0] != self.d2t).sum()):,} other offsets of the same ids"
 
     def cut(self) -> str:
-        """Where the last id kept stands: in which tie, or among ids that were never seen."""
+        """Describes where the last kept id stands: in which tie, or among ids never seen."""
         kept = np.flatnonzero(self.t2d)
         last = min(self.counts.get(int(i), 0) for i in kept)
         inside = sum(self.counts.get(int(i), 0) == last for i in kept)
