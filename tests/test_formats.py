@@ -31,8 +31,8 @@ from vocabfreq.errors import (
     VocabfreqError,
 )
 from vocabfreq.formats import FORMATS, KINDS, Counts, read, torch_file, write
-from vocabfreq.formats.read_options import MAX_ROWS
 from vocabfreq.frequencies.draft_vocab import DraftVocab
+from vocabfreq.frequencies.metadata import MAX_ROWS
 from vocabfreq.storage.resolve import find
 
 IDS = ("draft-vocab", "token-map", "npy", "mapping", "modelopt", "nemo", "json")
@@ -213,7 +213,7 @@ def offset_files(folder: Path, offsets: list[int], rows: int) -> list[tuple[Path
     [
         ([0, 0, 0], 8, r"(?s)all 3 offsets are 0 although there are 8 rows.*--force"),
         ([0, 7], 8, "id 8 at position 1"),
-        ([1, 0], 8, "id 1 at position 1 was there before"),
+        ([1, 0], 8, "id 1 at position 1 is repeated"),
         ([0, -2], 8, "id -1 at position 1"),
         ([2**63 - 1, 2**63 - 1], 8, "at position 0"),
     ],

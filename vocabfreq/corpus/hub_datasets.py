@@ -17,8 +17,8 @@ from functools import lru_cache
 from typing import IO, TYPE_CHECKING, Any
 
 from vocabfreq.corpus.files import InputFile, format_of, open_remote
-from vocabfreq.errors import SourceError
-from vocabfreq.storage.resolve import commit_of, first_line, listed, looks_like_file, unreachable
+from vocabfreq.errors import SourceError, first_line
+from vocabfreq.storage.resolve import commit_of, listed, looks_like_file, unreachable
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from vocabfreq.errors import FileFormatError
+from vocabfreq.errors import FileFormatError, short_repr
 from vocabfreq.formats.arrays import Array, as_array, load_npy
-from vocabfreq.formats.read_options import MAX_ROWS, How, naming, short
+from vocabfreq.formats.read_options import How, naming
 from vocabfreq.formats.token_map import check_name
 from vocabfreq.frequencies.draft_vocab import DraftVocab
+from vocabfreq.frequencies.metadata import MAX_ROWS
 from vocabfreq.storage.atomic import write_atomically
 from vocabfreq.storage.resolve import Place
 
@@ -144,7 +145,7 @@ def _check_size(config: dict[str, Any], size: int, name: str) -> None:
     said = config.get("draft_vocab_size", size)
     if said != size:
         raise FileFormatError(
-            f"{name}: d2t has {size} entries, config.json says draft_vocab_size {short(said)}",
+            f"{name}: d2t has {size} entries, config.json says draft_vocab_size {short_repr(said)}",
             expected="one number",
             hint="vocabfreq check says what engines make of it",
         )
@@ -162,7 +163,7 @@ def _holder(place: Place, tensor: str) -> Path:
         name = names[0] if len(names) == 1 else "model.safetensors"
     if not isinstance(name, str) or Path(name).name != name:
         raise FileFormatError(
-            f"{place.called}: {INDEX} names {short(name)}", expected="a file in it"
+            f"{place.called}: {INDEX} names {short_repr(name)}", expected="a file in it"
         )
     path = place.beside(name)
     if path is None:
@@ -177,7 +178,7 @@ def _named(names: Iterable[str], tensor: str, where: str) -> str | None:
     found = [name for name in names if name.rpartition(".")[2] == tensor]
     if len(found) > 1 and tensor not in found:
         raise FileFormatError(
-            f"{where} has {len(found)} tensors {tensor}: {short(found)}", expected="one"
+            f"{where} has {len(found)} tensors {tensor}: {short_repr(found)}", expected="one"
         )
     return tensor if tensor in found else next(iter(found), None)
 

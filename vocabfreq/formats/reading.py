@@ -11,27 +11,25 @@ DraftVocab(K=32,768 of V=128,256, 25.5%, covers 98.10 %)
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 from safetensors import SafetensorError, safe_open
 
-from vocabfreq.errors import FileFormatError, SelectionError
+from vocabfreq.errors import FileFormatError, SelectionError, short_repr
 from vocabfreq.formats import torch_file
 from vocabfreq.formats.arrays import as_array, load_npy
 from vocabfreq.formats.counts import Counts
 from vocabfreq.formats.d2t import PAIR, has_pair, load_checkpoint, load_pair
 from vocabfreq.formats.json_file import vocab_from_json
-from vocabfreq.formats.read_options import How, Kind, short, warn
+from vocabfreq.formats.read_options import How, Kind, warn
 from vocabfreq.formats.values import READERS, check_share, kinds_of
 from vocabfreq.frequencies.draft_vocab import DraftVocab
+from vocabfreq.frequencies.draft_vocab_file import KEY as DRAFT_VOCAB_KEY
+from vocabfreq.frequencies.file import KEY as FREQUENCY_KEY
 from vocabfreq.frequencies.file import NAME as FREQUENCIES
 from vocabfreq.frequencies.table import FrequencyTable
 from vocabfreq.storage.resolve import Place, find
-
-if TYPE_CHECKING:
-    from vocabfreq.frequencies.table import FrequencyTable
-
 
 Container = Literal["safetensors", "torch", "npy", "json", "text"]
 _TORCH_NAMES = (".pt", ".pth", ".bin", ".pkl")
@@ -170,17 +168,15 @@ def _kind_of(place: Place) -> Kind:
 
 
 def _kind_of_safetensors(path: Path) -> Kind:
-    from vocabfreq.frequencies import draft_vocab_file
-    from vocabfreq.frequencies.file import KEY
 
     try:
         with safe_open(str(path), "numpy") as file:
             metadata = file.metadata() or {}
     except (SafetensorError, OSError) as error:
         raise FileFormatError(f"{path.name} is not a safetensors file: {error}") from None
-    if draft_vocab_file.is_draft_vocab(metadata):
+    if DRAFT_VOCAB_KEY in metadata:
         return "draft-vocab"
-    return "frequency" if KEY in metadata else "checkpoint"
+    return "frequency" if FREQUENCY_KEY in metadata else "checkpoint"
 
 
 def _only_kind(value: Any, name: str) -> Kind:
@@ -208,13 +204,11 @@ def _only_kind(value: Any, name: str) -> Kind:
 
 
 def _keys(value: dict[Any, Any]) -> str:
-    keys = [short(key) for key in list(value)[:6]]
+    keys = [short_repr(key) for key in list(value)[:6]]
     return f"the keys {', '.join(keys)}" if keys else "no keys"
 
 
 def _frequency(place: Place, how: How) -> "FrequencyTable":
-    from vocabfreq.frequencies.table import FrequencyTable
-
     table = FrequencyTable.load(place.path)
     how.rows_of(place.called, table.rows)
     return table

@@ -17,14 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vocabfreq.errors import MissingExtraError, RefusedError, SelectionError
+from vocabfreq.errors import MissingExtraError, RefusedError, SelectionError, first_line
 from vocabfreq.formats import write
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.frequencies.file import NAME as FREQUENCIES
 from vocabfreq.frequencies.table import FrequencyTable
 from vocabfreq.hub.card import About, card_of, target_of
 from vocabfreq.storage.manifest import MANIFEST, manifest_of
-from vocabfreq.storage.resolve import first_line
 
 CONFIG, CARD, PICTURE = "config.json", "README.md", "coverage.png"
 USUAL = (8192, 16384, 32768, 65536)

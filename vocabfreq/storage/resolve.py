@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from vocabfreq.errors import FileFormatError, SourceError, VocabfreqError
+from vocabfreq.errors import FileFormatError, SourceError, VocabfreqError, first_line
 from vocabfreq.storage.manifest import MANIFEST, leaves_folder, limit_of, read_manifest, sha256_of
 
 RepoType = Literal["model", "dataset"]
@@ -185,14 +185,6 @@ def unreachable(repo: str, failure: BaseException, error: type[VocabfreqError]) 
         f"cannot get {repo!r} from the Hub: {first_line(failure)}",
         hint="check the network and the login (hf auth login), or give local files",
     )
-
-
-def first_line(failure: BaseException) -> str:
-    """What an error of another library says, in one line: its kind and its first words."""
-    lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
-    # The client puts the status alone on the first line, and what was missing on the second.
-    text = " ".join(lines[:2]) if lines and "Client Error" in lines[0] else "".join(lines[:1])
-    return f"{type(failure).__name__}: {text}" if text else type(failure).__name__
 
 
 def listed(names: list[str]) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from vocabfreq.errors import TokenizerError
+from vocabfreq.errors import TokenizerError, first_line
 
 EncoderName = Literal["auto", "gigatoken", "tokenizers"]
 
@@ -142,7 +142,7 @@ class GigatokenEncoder:
         except (KeyboardInterrupt, SystemExit):  # Ctrl-C, SIGTERM
             raise
         except BaseException as error:  # a Rust panic is no Exception
-            raise EncoderFailedError(_first_line(error)) from None
+            raise EncoderFailedError(first_line(error)) from None
         self._fed = 0
 
     def encode(self, texts: list[bytes]) -> Encoded:
@@ -158,12 +158,8 @@ class GigatokenEncoder:
         except (KeyboardInterrupt, SystemExit):  # Ctrl-C, SIGTERM
             raise
         except BaseException as error:
-            raise EncoderFailedError(_first_line(error)) from None
+            raise EncoderFailedError(first_line(error)) from None
         return Encoded(np.asarray(layout.content.data), np.asarray(layout.offsets.data))
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 Encoder = TokenizersEncoder | GigatokenEncoder
