@@ -33,7 +33,7 @@ from vocabfreq.errors import (
 from vocabfreq.formats import FORMATS, KINDS, Counts, read, torch_file, write
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.frequencies.metadata import MAX_ROWS
-from vocabfreq.storage.resolve import find
+from vocabfreq.storage.resolve import locate
 
 IDS = ("draft-vocab", "token-map", "npy", "mapping", "modelopt", "nemo", "json")
 TORCH_FREE = ("draft-vocab", "token-map", "token-freq", "npy", "json")
@@ -760,7 +760,7 @@ def test_addresses_on_the_hub(
     monkeypatch.setattr(
         "vocabfreq.storage.resolve.open_folder", lambda spec, error: asked.append(spec)
     )
-    assert find(address).name == file
+    assert locate(address).name == file
     assert asked == [folder]
 
 

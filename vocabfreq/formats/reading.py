@@ -29,7 +29,7 @@ from vocabfreq.frequencies.draft_vocab_file import KEY as DRAFT_VOCAB_KEY
 from vocabfreq.frequencies.file import KEY as FREQUENCY_KEY
 from vocabfreq.frequencies.file import NAME as FREQUENCIES
 from vocabfreq.frequencies.table import FrequencyTable
-from vocabfreq.storage.resolve import Place, find
+from vocabfreq.storage.resolve import Location, locate
 
 Container = Literal["safetensors", "torch", "npy", "json", "text"]
 _TORCH_NAMES = (".pt", ".pth", ".bin", ".pkl")
@@ -136,33 +136,33 @@ def read(
     """
     how = How(kind, rows, repair, force, note)
     try:
-        return read_place(find(source), how)
+        return read_place(locate(source), how)
     except OSError as error:
         raise FileFormatError(f"{source} cannot be read: {error.strerror or error}") from None
 
 
-def read_place(place: Place, how: How) -> "DraftVocab | Counts | FrequencyTable":
+def read_place(place: Location, how: How) -> "DraftVocab | Counts | FrequencyTable":
     """Reads a file that is found; of a folder or repo that has a frequency file, that one."""
-    if place.name is None and how.kind in ("auto", "frequency") and place.beside(FREQUENCIES):
-        return read_place(Place(place.folder, FREQUENCIES), how)
+    if place.name is None and how.kind in ("auto", "frequency") and place.sibling(FREQUENCIES):
+        return read_place(Location(place.folder, FREQUENCIES), how)
     kind = how.kind if how.kind != "auto" else _kind_of(place)
     if kind == "auto":
         value = load_value(place.path)
-        return READERS[_only_kind(value, place.called)](value, place.called, how)
+        return READERS[_only_kind(value, place.display_name)](value, place.display_name, how)
     if kind in _FILES:
         held: DraftVocab | Counts | FrequencyTable = _FILES[kind](place, how)
         return held
-    return READERS[kind](load_value(place.path), place.called, how)
+    return READERS[kind](load_value(place.path), place.display_name, how)
 
 
-def _kind_of(place: Place) -> Kind:
+def _kind_of(place: Location) -> Kind:
     """What a file is by its container, `auto` where its value must tell."""
     if place.name is None:
         return "npy" if has_pair(place) else "checkpoint"
     container = container_of(place.path)
     if container == "safetensors":
         return _kind_of_safetensors(place.path)
-    if container == "npy" and PAIR.match(place.called):
+    if container == "npy" and PAIR.match(place.display_name):
         return "npy"
     return container if container in ("json", "text") else "auto"
 
@@ -208,25 +208,25 @@ def _keys(value: dict[Any, Any]) -> str:
     return f"the keys {', '.join(keys)}" if keys else "no keys"
 
 
-def _frequency(place: Place, how: How) -> "FrequencyTable":
+def _frequency(place: Location, how: How) -> "FrequencyTable":
     table = FrequencyTable.load(place.path)
-    how.rows_of(place.called, table.rows)
+    how.rows_of(place.display_name, table.rows)
     return table
 
 
-def _draft_vocab(place: Place, how: How) -> DraftVocab:
+def _draft_vocab(place: Location, how: How) -> DraftVocab:
     vocab = DraftVocab.load(place.path)
-    how.rows_of(place.called, vocab.rows)
+    how.rows_of(place.display_name, vocab.rows)
     return vocab
 
 
-def _json(place: Place, how: How) -> DraftVocab:
+def _json(place: Location, how: How) -> DraftVocab:
     if container_of(place.path) != "json":
-        raise FileFormatError(f"{place.called} is not JSON", expected="a list or an object")
-    return vocab_from_json(load_value(place.path), place.called, how)
+        raise FileFormatError(f"{place.display_name} is not JSON", expected="a list or an object")
+    return vocab_from_json(load_value(place.path), place.display_name, how)
 
 
-_FILES: dict[Kind, Callable[[Place, How], Any]] = {
+_FILES: dict[Kind, Callable[[Location, How], Any]] = {
     "npy": load_pair,
     "checkpoint": load_checkpoint,
     "json": _json,
