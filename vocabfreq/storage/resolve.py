@@ -337,5 +337,5 @@ def _check_size(repo: str, revision: str, name: str, error: type[VocabfreqError]
     if size is not None and size > size_limit(name):
         raise error(
             f"{repo}/{name} has {size:,} bytes",
-            expected=f"at most {size_limit(name):,} for such a file; nothing was downloaded",
+            expected=f"at most {size_limit(name):,} for such a file; nothing was fetched",
         )

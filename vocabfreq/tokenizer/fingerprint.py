@@ -68,4 +68,4 @@ def check_tokenizers(
                 "where the files differ and the ids do not, --allow-other-tokenizer "
                 "(allow_other_tokenizer=True)",
             )
-        yield f"{wrong}, {sha256} counted: check that the same tokens have the same ids"
+        yield f"{wrong}, {sha256} counted: see that the same tokens have the same ids"
