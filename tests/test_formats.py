@@ -31,9 +31,9 @@ from vocabfreq.errors import (
     VocabfreqError,
 )
 from vocabfreq.formats import FORMATS, KINDS, Counts, read, torch_file, write
-from vocabfreq.formats.read_options import MAX_ROWS
 from vocabfreq.frequencies.draft_vocab import DraftVocab
-from vocabfreq.storage.resolve import find
+from vocabfreq.frequencies.metadata import MAX_ROWS
+from vocabfreq.storage.resolve import locate
 
 IDS = ("draft-vocab", "token-map", "npy", "mapping", "modelopt", "nemo", "json")
 TORCH_FREE = ("draft-vocab", "token-map", "token-freq", "npy", "json")
@@ -213,7 +213,7 @@ def offset_files(folder: Path, offsets: list[int], rows: int) -> list[tuple[Path
     [
         ([0, 0, 0], 8, r"(?s)all 3 offsets are 0 although there are 8 rows.*--force"),
         ([0, 7], 8, "id 8 at position 1"),
-        ([1, 0], 8, "id 1 at position 1 was there before"),
+        ([1, 0], 8, "id 1 at position 1 is repeated"),
         ([0, -2], 8, "id -1 at position 1"),
         ([2**63 - 1, 2**63 - 1], 8, "at position 0"),
     ],
@@ -760,7 +760,7 @@ def test_addresses_on_the_hub(
     monkeypatch.setattr(
         "vocabfreq.storage.resolve.open_folder", lambda spec, error: asked.append(spec)
     )
-    assert find(address).name == file
+    assert locate(address).name == file
     assert asked == [folder]
 
 

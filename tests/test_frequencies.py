@@ -202,7 +202,7 @@ def _set(name: str, index: Any, value: Any) -> Any:
         (lambda t, m: m.update(stop_ids=[3]), "stop_ids has repeated ids or ids outside"),
         (lambda t, m: m["tokenizer"].update(size=2), "size 2 and 0 absent ids"),
         (lambda t, m: m["tokenizer"].update(rows=2**60), "by its own metadata"),
-        (lambda t, m: m["sources"][1].update(name="s0"), "called alike"),
+        (lambda t, m: m["sources"][1].update(name="s0"), "same name"),
     ],
 )
 def test_a_spoiled_file_is_refused_in_words(tmp_path: Path, change: Any, message: str) -> None:

@@ -425,10 +425,10 @@ def test_verify_words_a_config_that_lies(file: Path, tmp_path: Path, config: byt
     from vocabfreq.hub import verify
     from vocabfreq.hub.card import About
     from vocabfreq.hub.contents import contents_of
-    from vocabfreq.storage.manifest import manifest_of
+    from vocabfreq.storage.manifest import make_manifest
 
     files = contents_of(file, About(REPO), [260]).files | {"config.json": config}
-    files["SHA256SUMS"] = manifest_of({n: d for n, d in files.items() if n != "SHA256SUMS"})
+    files["SHA256SUMS"] = make_manifest({n: d for n, d in files.items() if n != "SHA256SUMS"})
     (tmp_path / "repo").mkdir()
     for name, data in files.items():
         (tmp_path / "repo" / name).write_bytes(data)

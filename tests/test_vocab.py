@@ -49,7 +49,7 @@ def test_M9_offsets_of_zero_look_like_a_map_never_loaded() -> None:
 def test_M9_out_of_range_and_duplicates_are_refused_with_the_position() -> None:
     with pytest.raises(FileFormatError, match="id 8 at position 1 .*ids from 0 to 7"):
         DraftVocab.from_d2t([0, 7], rows=8)
-    with pytest.raises(FileFormatError, match="id 1 at position 1 was there before"):
+    with pytest.raises(FileFormatError, match="id 1 at position 1 is repeated"):
         DraftVocab.from_d2t([1, 0], rows=8)
     with pytest.raises(FileFormatError, match="id -1 at position 0"):
         DraftVocab.from_ids([-1, 3], rows=8)

@@ -1,25 +1,29 @@
-"""Every error that vocabfreq raises on purpose.
+"""Every error that vocabfreq raises on purpose, and helpers that word error messages.
 
     VocabfreqError
     ├── SourceError          a corpus cannot be found, read or understood
-    │   └── IdRangeError         it holds an id that the model has no row for
-    ├── TokenizerError       a tokenizer or model config cannot be used
-    ├── FileFormatError      a file of ours breaks its own format
+    │   └── IdRangeError         a token id has no row in the model's head
+    ├── TokenizerError       a tokenizer or a model config cannot be used
+    ├── FileFormatError      a file breaks its own format
     ├── CountError           a count could not be finished
     │   └── WorkDirError         a partial file cannot be written
-    ├── SelectionError       a question to a table that it cannot answer
-    ├── HeadError            a head cannot be pruned or used so, or a tensor does not fit it
-    ├── WrongResultError     a measured way gave another result than the reference
-    ├── EvaluationError      a run cannot be planned, or did not end well
-    ├── HubError             the Hub refuses, or does not answer
+    ├── SelectionError       a frequency table cannot select or measure as requested
+    ├── HeadError            a head cannot be pruned or run, or a tensor does not fit it
+    ├── WrongResultError     a benchmarked implementation differs from the reference
+    ├── EvaluationError      a run of an engine cannot be planned, or failed
+    ├── HubError             the Hub refuses a request or does not answer
     ├── MissingExtraError    an optional package is not installed
-    └── RefusedError         doing it would lose or mix up something
-        ├── MismatchError        two tokenizers that should be one
-        └── OverwriteError       something else is in the way
+    └── RefusedError         the operation would lose or mix up data
+        ├── MismatchError        two tokenizers that must be the same differ
+        └── OverwriteError       another file or folder is in the way
 
-Each message has up to three parts: what was wrong (with the value), what was expected,
-and what to do. `exit_code` is what the command line ends with.
+A message has up to three parts: what was wrong (with the value), what was expected, and what to
+do. `exit_code` is the exit code of the command line.
 """
+
+import reprlib
+from importlib import import_module
+from typing import Any
 
 
 class VocabfreqError(Exception):
@@ -36,8 +40,7 @@ class VocabfreqError(Exception):
             hint: what to do.
         """
         self.wrong, self.expected, self.hint = wrong, expected, hint
-        parts = [wrong, f"expected {expected}" if expected else ""]
-        message = "; ".join(part for part in parts if part)
+        message = f"{wrong}; expected {expected}" if expected else wrong
         super().__init__(f"{message}\n{hint}" if hint else message)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -54,7 +57,7 @@ class SourceError(VocabfreqError):
 
 
 class IdRangeError(SourceError):
-    """A corpus of ids holds one that the model has no row for; the whole build ends."""
+    """A corpus of token ids holds one that has no row in the model's head; the build stops."""
 
 
 class TokenizerError(VocabfreqError):
@@ -66,31 +69,31 @@ class FileFormatError(VocabfreqError):
 
 
 class CountError(VocabfreqError):
-    """A count could not be finished; what was counted is kept in the work directory."""
+    """A count could not be finished; the work directory keeps the finished shards."""
 
 
 class WorkDirError(CountError):
-    """A partial file cannot be written; the whole build ends, what was counted is kept."""
+    """A partial file cannot be written; the build stops, the finished shards stay."""
 
 
 class SelectionError(VocabfreqError):
-    """A table was asked for something that it cannot answer."""
+    """A frequency table cannot select or measure as requested."""
 
 
 class HeadError(VocabfreqError):
-    """A head cannot be pruned or used in this way, or a tensor given to it does not fit."""
+    """A head cannot be pruned or run as requested, or a tensor does not fit it."""
 
 
 class WrongResultError(VocabfreqError):
-    """A measured way gave another result than the reference; no speed is shown."""
+    """A benchmarked implementation differs from the reference; no speed is reported."""
 
 
 class EvaluationError(VocabfreqError):
-    """A run of an engine cannot be planned or did not end well; finished runs are kept."""
+    """A run of an engine cannot be planned, or failed; finished runs are kept."""
 
 
 class HubError(VocabfreqError):
-    """The Hub refuses what was asked for, or does not answer."""
+    """The Hub refuses a request or does not answer."""
 
 
 class MissingExtraError(VocabfreqError):
@@ -98,14 +101,48 @@ class MissingExtraError(VocabfreqError):
 
 
 class RefusedError(VocabfreqError):
-    """Doing it would lose or mix up something."""
+    """The operation would lose or mix up data."""
 
     exit_code = 4
 
 
 class MismatchError(RefusedError):
-    """Two tokenizers that should be one are not."""
+    """Two tokenizers that must be the same differ."""
 
 
 class OverwriteError(RefusedError):
-    """Something else is in the way of an output."""
+    """Another file or folder is in the way of an output."""
+
+
+def require(module: str, extra: str) -> Any:
+    """Imports a module that an extra of vocabfreq installs.
+
+    Raises:
+        MissingExtraError: its package is not installed; the hint is the pip command.
+    """
+    package = module.partition(".")[0]
+    try:
+        import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        raise MissingExtraError(
+            f"{package} is not installed", hint=f"pip install 'vocabfreq[{extra}]'"
+        ) from None
+    return import_module(module)
+
+
+def first_line(error: BaseException) -> str:
+    """Type and first line of another library's error."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # huggingface_hub puts the HTTP status on the first line and the reason on the second.
+    text = " ".join(lines[:2]) if lines and "Client Error" in lines[0] else "".join(lines[:1])
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def short_repr(value: object) -> str:
+    """`repr` of a value from a file, shortened however long or deep the value is."""
+    try:
+        return reprlib.repr(value)
+    except (ValueError, RecursionError):
+        return f"a {type(value).__name__}"

@@ -9,7 +9,7 @@ import pytest
 from real.conftest import Subject, assert_counts, true_counts, write_lines
 from real.documents import training_texts
 from vocabfreq import FrequencyTable
-from vocabfreq.tokenizer.crosscheck import rare_texts
+from vocabfreq.tokenizer.crosscheck import find_texts_with_new_code_points
 
 pytestmark = [
     pytest.mark.real,
@@ -49,7 +49,7 @@ def prose_and_code(size: int) -> str:
     """One document of at least so many bytes, of everyday texts over and over."""
     # Texts that go to the reference are left out: it takes 150 bytes for each of one document.
     texts = training_texts()
-    rare = set(rare_texts(texts, [text.encode() for text in texts]))
+    rare = set(find_texts_with_new_code_points(texts, [text.encode() for text in texts]))
     once = "\n".join(text for n, text in enumerate(texts) if n not in rare)
     return once * (size // len(once.encode()) + 1)
 

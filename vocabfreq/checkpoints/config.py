@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vocabfreq.checkpoints.tensors import Tensor
-from vocabfreq.errors import FileFormatError
-from vocabfreq.formats.read_options import MAX_ROWS, short
+from vocabfreq.errors import FileFormatError, short_repr
+from vocabfreq.frequencies.metadata import MAX_ROWS
 from vocabfreq.storage.resolve import looks_like_repo
 
 CONFIG = "config.json"
@@ -49,10 +49,13 @@ class ModelConfig:
         """
         value = self.raw.get(name, self.inner.get(name))
         if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-            raise FileFormatError(f"{self.path}: {name} {short(value)}", expected="a whole number")
+            raise FileFormatError(
+                f"{self.path}: {name} {short_repr(value)}", expected="a whole number"
+            )
         if value is not None and not 1 <= value <= MAX_ROWS:
             raise FileFormatError(
-                f"{self.path}: {name} {short(value)}", expected=f"a number from 1 to {MAX_ROWS:,}"
+                f"{self.path}: {name} {short_repr(value)}",
+                expected=f"a number from 1 to {MAX_ROWS:,}",
             )
         return value
 

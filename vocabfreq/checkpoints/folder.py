@@ -17,8 +17,7 @@ from typing import Any
 import msgspec
 
 from vocabfreq.checkpoints.tensors import FileBytes, MemoryBytes, Tensor, read_header
-from vocabfreq.errors import FileFormatError
-from vocabfreq.storage.extras import require
+from vocabfreq.errors import FileFormatError, require
 from vocabfreq.storage.manifest import leaves_folder
 
 SINGLE, INDEX, TORCH = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"

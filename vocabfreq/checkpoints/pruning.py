@@ -28,7 +28,6 @@ from vocabfreq.checkpoints.head import Head, embedding, is_head_tensor, own_head
 from vocabfreq.checkpoints.tensors import Ids
 from vocabfreq.checkpoints.writing import (
     check_free,
-    new_folder,
     verify,
     write_drafter,
     write_token_map,
@@ -36,6 +35,7 @@ from vocabfreq.checkpoints.writing import (
 from vocabfreq.errors import FileFormatError, RefusedError
 from vocabfreq.formats.reading import Chooser, choose
 from vocabfreq.frequencies.draft_vocab import DraftVocab
+from vocabfreq.storage.atomic import new_folder
 from vocabfreq.tokenizer.fingerprint import check_tokenizers
 
 NORM = "norm_before_residual"

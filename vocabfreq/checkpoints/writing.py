@@ -9,15 +9,12 @@ The token map, for drafters that share the target's head and have no place for a
 Reads a pruned folder back and compares it with what it was made from, bit for bit.
 """
 
-import contextlib
 import json
-import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -26,10 +23,15 @@ from vocabfreq.checkpoints.config import CONFIG, ModelConfig, read_config
 from vocabfreq.checkpoints.folder import SINGLE, Checkpoint, open_checkpoint
 from vocabfreq.checkpoints.head import HEAD, Head
 from vocabfreq.checkpoints.tensors import BITS, Blocks, Ids, Tensor, encode_header, size_in_bytes
-from vocabfreq.errors import FileFormatError, OverwriteError, VocabfreqError
+from vocabfreq.errors import FileFormatError, OverwriteError
 from vocabfreq.formats.writing import write
 from vocabfreq.frequencies.draft_vocab import DraftVocab
-from vocabfreq.storage.atomic import write_atomically
+from vocabfreq.storage.atomic import (
+    check_no_file,
+    new_folder,
+    open_atomically,
+    write_atomically,
+)
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def numbers(name: str, array: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> 
 
 
 def write_safetensors(path: Path, pieces: Sequence[Piece], metadata: Mapping[str, str]) -> None:
-    """Writes a file to a temporary name, syncs, and renames.
+    """Writes a safetensors file, whole or not at all.
 
     The order is that of the safetensors library: wide dtypes first, which keeps all aligned, then
     by name. Equal pieces give equal bytes.
@@ -82,31 +84,18 @@ def write_safetensors(path: Path, pieces: Sequence[Piece], metadata: Mapping[str
     """
     ordered = sorted(pieces, key=lambda piece: (-BITS[piece.dtype], piece.name))
     entries = {piece.name: (piece.dtype, piece.shape) for piece in ordered}
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with temporary.open("wb", buffering=0) as file:
-            _write(file.fileno(), memoryview(encode_header(entries, metadata)))
-            for piece in ordered:
-                _write_piece(file.fileno(), piece)
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with open_atomically(path) as file:
+        file.write(encode_header(entries, metadata))
+        for piece in ordered:
+            _write_piece(file, piece)
 
 
-def _write_piece(handle: int, piece: Piece) -> None:
-    written = sum(_write(handle, block) for block in piece.blocks())
+def _write_piece(file: BinaryIO, piece: Piece) -> None:
+    written = sum(file.write(block) for block in piece.blocks())
     if written != size_in_bytes(piece.dtype, piece.shape):
         raise FileFormatError(
             f"{piece.name} gave {written:,} bytes", expected=f"{piece.dtype} {list(piece.shape)}"
         )
-
-
-def _write(handle: int, block: memoryview) -> int:
-    rest = block
-    while len(rest):
-        rest = rest[os.write(handle, rest) :]
-    return len(block)
 
 
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx", ".npz")
@@ -132,7 +121,7 @@ def check_free(out: Path, sources: list[Path], force: bool) -> None:
         return
     if not out.is_dir():
         if out.suffix != ".pt":  # may become a token map, whose writer looks at it
-            raise _file_in_the_way(out)
+            check_no_file(out)
         return
     if not is_replaceable(out):
         raise OverwriteError(
@@ -143,12 +132,6 @@ def check_free(out: Path, sources: list[Path], force: bool) -> None:
         )
     if not force:
         raise OverwriteError(f"{out} is in the way", hint="--force (force=True) replaces it")
-
-
-def _file_in_the_way(out: Path) -> OverwriteError:
-    return OverwriteError(
-        f"{out} is a file", expected="a folder to be made", hint="choose another name"
-    )
 
 
 def is_replaceable(folder: Path) -> bool:
@@ -163,48 +146,6 @@ def is_replaceable(folder: Path) -> bool:
     except FileFormatError:
         return False
     return "draft_vocab_size" in config and (folder / "model.safetensors").is_file()
-
-
-@contextlib.contextmanager
-def new_folder(out: Path) -> Iterator[Path]:
-    """A temporary folder beside `out`, which becomes `out` if all goes well.
-
-    Raises:
-        VocabfreqError: the disk is full, say.
-        OverwriteError: a file is in the way.
-    """
-    if out.exists() and not out.is_dir():
-        raise _file_in_the_way(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.", suffix=".tmp"))
-    try:
-        temporary.chmod(0o777 & ~_umask())
-        yield temporary
-        _replace(temporary, out)
-    except OSError as error:
-        raise VocabfreqError(f"making {out} failed: {error}", hint="nothing was kept") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _replace(new: Path, out: Path) -> None:
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        new.replace(out)
-        return
-    old = new.with_name(new.name + ".old")
-    out.rename(old)
-    try:
-        new.rename(out)
-    except BaseException:
-        old.rename(out)
-        raise
-    shutil.rmtree(old)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def copy_small_files(source: Path, target: Path) -> list[str]:

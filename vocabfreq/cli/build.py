@@ -3,6 +3,7 @@
 What `build` does and shows once its options are parsed.
 """
 
+import glob
 import sys
 import time
 from collections.abc import Iterator
@@ -45,7 +46,7 @@ from vocabfreq.counting.plan import Plan
 from vocabfreq.counting.workers import Done, Remark
 from vocabfreq.errors import CountError, OverwriteError
 from vocabfreq.frequencies.file import is_frequency_file
-from vocabfreq.storage.atomic import remove_leftovers_of
+from vocabfreq.storage.atomic import remove_leftovers
 
 BEYOND_SHARE = 0.01
 
@@ -258,7 +259,8 @@ def save_report(report: Report, output: Path, started: float | None = None) -> O
         raise CountError(f"not one token was counted; {output} is left as it was")
     seconds = None if started is None else time.monotonic() - started
     # What a killed build left half written; whatever writes there now is younger.
-    remove_leftovers_of(output, older_than=time.time() - (seconds or 3600))
+    oldest = time.time() - (seconds or 3600)
+    remove_leftovers(output.parent, glob.escape(output.name), older_than=oldest)
     try:
         report.table.save(output)
     except OSError as error:

@@ -10,7 +10,7 @@ from vocabfreq.cli import render
 
 if TYPE_CHECKING:
     from vocabfreq.frequencies.comparing import Difference, Overlap
-    from vocabfreq.tokenizer.token_text import TokenText
+    from vocabfreq.tokenizer.decoder import TokenDecoder
 
 
 def compare(
@@ -30,12 +30,14 @@ def compare(
     """Compare the most frequent ids of two files, and what each covers of the other's text."""
     from vocabfreq.frequencies.comparing import differences, overlap
     from vocabfreq.frequencies.table import FrequencyTable
-    from vocabfreq.tokenizer.token_text import token_text
+    from vocabfreq.tokenizer.decoder import load_decoder
 
     first, second = FrequencyTable.load(a), FrequencyTable.load(b)
     overlaps = [overlap(first, second, k) for k in size or render.sizes_of(first)]
     found = differences(first, second, top)
-    text = token_text(first, tokenizer, a)
+    text = load_decoder(
+        tokenizer, a.parent, sha256=first.tokenizer.sha256, name=first.tokenizer.name
+    )
     if as_json:
         listed = [{**asdict(one), "text": text(one.id)} for one in found]
         render.print_json({"overlap": [asdict(o) for o in overlaps], "differences": listed})
@@ -60,7 +62,7 @@ def _print_overlaps(overlaps: "list[Overlap]") -> None:
     render.print_table(title, header, rows, left=0)
 
 
-def _print_differences(found: "list[Difference]", text: "TokenText") -> None:
+def _print_differences(found: "list[Difference]", text: "TokenDecoder") -> None:
     if not found:
         return
     rows = [
@@ -68,5 +70,5 @@ def _print_differences(found: "list[Difference]", text: "TokenText") -> None:
     ]
     header = ["token", "id", "share in A", "share in B"]
     render.print_table("The ids whose shares differ most", header, rows)
-    if not text.known:
+    if not text.has_tokenizer:
         print("To see them as text: --tokenizer TOK")

@@ -9,7 +9,7 @@ from vocabfreq.cli import render
 
 if TYPE_CHECKING:
     from vocabfreq.frequencies.table import FrequencyTable
-    from vocabfreq.tokenizer.token_text import TokenText
+    from vocabfreq.tokenizer.decoder import TokenDecoder
 
 
 def show(
@@ -32,10 +32,12 @@ def show(
 ) -> None:
     """Show where the counts come from, what the K most frequent ids cover, and which they are."""
     from vocabfreq.frequencies.table import FrequencyTable
-    from vocabfreq.tokenizer.token_text import token_text
+    from vocabfreq.tokenizer.decoder import load_decoder
 
     table = FrequencyTable.load(file)
-    text = token_text(table, tokenizer, file)
+    text = load_decoder(
+        tokenizer, file.parent, sha256=table.tokenizer.sha256, name=table.tokenizer.name
+    )
     if as_json:
         render.print_json(_as_dict(table, text, top))
     else:
@@ -51,7 +53,7 @@ def _plot(table: "FrequencyTable", path: Path, quiet: bool) -> None:
     render.note(f"Drew {path}.", quiet=quiet)
 
 
-def _as_dict(table: "FrequencyTable", text: "TokenText", top: int) -> dict[str, Any]:
+def _as_dict(table: "FrequencyTable", text: "TokenDecoder", top: int) -> dict[str, Any]:
     import json
 
     from vocabfreq.frequencies.metadata import canonical_json
@@ -71,7 +73,7 @@ def _top(table: "FrequencyTable", number: int) -> list[tuple[int, int]]:
     return [(int(i), int(counts[i])) for i in table.ranked_ids[:number]]
 
 
-def _print(table: "FrequencyTable", text: "TokenText", top: int) -> None:
+def _print(table: "FrequencyTable", text: "TokenDecoder", top: int) -> None:
     tokenizer, meta = table.tokenizer, table.meta
     revision = f" at {tokenizer.revision}" if tokenizer.revision else ""
     print(render.clean(f"Tokenizer  {tokenizer.name}{revision}"))
@@ -129,15 +131,15 @@ def _files(files: tuple[str, ...]) -> str:
     return ", ".join(files[:2]) + more
 
 
-def _print_top(table: "FrequencyTable", text: "TokenText", top: int) -> None:
+def _print_top(table: "FrequencyTable", text: "TokenDecoder", top: int) -> None:
     total = max(int(table.counts.sum()), 1)
     rows = [
         [text(i), f"{rank}", f"{i}", f"{n:,}", render.percent(n / total)]
         for rank, (i, n) in enumerate(_top(table, top))
     ]
-    if not text.known:
+    if not text.has_tokenizer:
         rows = [row[1:] for row in rows]
-    header = ["token", "rank", "id", "count", "share"][int(not text.known) :]
-    render.print_table("Most frequent tokens", header, rows, left=int(text.known))
-    if not text.known:
+    header = ["token", "rank", "id", "count", "share"][int(not text.has_tokenizer) :]
+    render.print_table("Most frequent tokens", header, rows, left=int(text.has_tokenizer))
+    if not text.has_tokenizer:
         print("To see them as text: --tokenizer TOK")

@@ -16,8 +16,7 @@ from vocabfreq.corpus.files import InputFile
 from vocabfreq.corpus.layouts import MASK_COLUMN, Layout
 from vocabfreq.corpus.readers import Piece
 from vocabfreq.corpus.rows import BadRowError, Batch, BatchBuilder, IdBatch
-from vocabfreq.errors import SourceError
-from vocabfreq.storage.resolve import first_line
+from vocabfreq.errors import SourceError, first_line
 
 
 def batches(

@@ -17,8 +17,13 @@ from functools import lru_cache
 from typing import IO, TYPE_CHECKING, Any
 
 from vocabfreq.corpus.files import InputFile, format_of, open_remote
-from vocabfreq.errors import SourceError
-from vocabfreq.storage.resolve import commit_of, first_line, listed, looks_like_file, unreachable
+from vocabfreq.errors import SourceError, first_line
+from vocabfreq.storage.resolve import (
+    looks_like_file,
+    quote_names,
+    resolve_commit,
+    unreachable_error,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,7 +68,7 @@ class HubFile(InputFile):
         try:
             return _Reader(open_remote(self.path), self.name)  # type: ignore[return-value]
         except Exception as failure:  # the client's errors share no base from version to version
-            raise unreachable(self.name, failure, SourceError) from None
+            raise unreachable_error(self.name, failure, SourceError) from None
 
 
 class _Reader(io.RawIOBase):
@@ -86,7 +91,7 @@ class _Reader(io.RawIOBase):
         try:
             data = self._raw.read(len(buffer))
         except Exception as failure:  # as above
-            raise unreachable(self._name, failure, SourceError) from None
+            raise unreachable_error(self._name, failure, SourceError) from None
         if len(data) < min(len(buffer), self._raw.size - start):
             raise SourceError(
                 f"{self._name} ends at byte {start + len(data)} of {self._raw.size}",
@@ -213,7 +218,7 @@ def data_set_files(spec: str) -> list[InputFile]:
         SourceError: there is no such data set, config or split, or it cannot be reached.
     """
     wanted = parse(spec)
-    commit = commit_of(wanted.repo, wanted.revision, "dataset")
+    commit = resolve_commit(wanted.repo, wanted.revision, "dataset")
     config, name = _config_and_split(wanted, commit)
     addresses = [str(address) for address in config.data_files[name]]
     is_csv = hasattr(config, "pd_read_csv_kwargs")
@@ -277,7 +282,7 @@ def _no_config(repo: str, config: str | None, configs: list[str]) -> SourceError
     wrong = f"no config {config!r}" if config else f"{len(configs)} configs, and none was named"
     return SourceError(
         f"{repo!r} has {wrong}",
-        expected=f"one of {listed(configs)}",
+        expected=f"one of {quote_names(configs)}",
         hint="write it as org/name:config, or org/name:config:split",
     )
 
@@ -288,7 +293,8 @@ def _no_split(wanted: DataSet, split: str | None, config: str, names: list[str])
         what = f"neither a config nor a split {split!r}"
     return SourceError(
         f"{wanted.repo!r} has {what}",
-        expected=f"of its config {config!r} one of {listed(names) or 'none: it has no data files'}",
+        expected=f"of its config {config!r} one of "
+        f"{quote_names(names) or 'none: it has no data files'}",
         hint="write it as org/name:split, or org/name:config:split",
     )
 
@@ -322,7 +328,7 @@ def _sizes(split: Split, paths: list[str]) -> dict[str, int]:
             )
             sizes.update((entry.path, entry.size) for entry in found)
     except Exception as failure:  # the client's errors share no base from version to version
-        raise unreachable(split.repo, failure, SourceError) from None
+        raise unreachable_error(split.repo, failure, SourceError) from None
     return sizes
 
 

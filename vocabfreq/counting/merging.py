@@ -17,7 +17,7 @@ from vocabfreq.counting.partial_files import load_partial, partial_path
 from vocabfreq.counting.plan import Plan
 from vocabfreq.counting.shard import ShardCount, mask_remark
 from vocabfreq.errors import CountError
-from vocabfreq.frequencies.merging import merged_encoders
+from vocabfreq.frequencies.merging import merge_encoders
 from vocabfreq.frequencies.metadata import (
     FORMAT,
     EncoderRecord,
@@ -50,7 +50,7 @@ class SourceTotal:
         self.digest = (self.digest + part.digest) % 2**256
         self.skipped.update(part.tally.skipped)
         self.mask = (self.mask[0] + part.mask[0], self.mask[1] + part.mask[1])
-        self.encoder = merged_encoders(self.encoder, _encoder_record(part))
+        self.encoder = merge_encoders(self.encoder, _encoder_record(part))
         self._place(part, paths)
 
     def extend(self, later: "SourceTotal") -> None:
@@ -60,7 +60,7 @@ class SourceTotal:
         self.digest = (self.digest + later.digest) % 2**256
         self.skipped.update(later.skipped)
         self.mask = (self.mask[0] + later.mask[0], self.mask[1] + later.mask[1])
-        self.encoder = merged_encoders(self.encoder, later.encoder)
+        self.encoder = merge_encoders(self.encoder, later.encoder)
         if later.first_path is not None:
             self._keep(_moved(later.examples, later.first_path, self.lines[later.first_path]))
             self.first_path = self.first_path or later.first_path
@@ -197,7 +197,7 @@ def _metadata(plan: Plan, totals: list[SourceTotal]) -> Metadata:
     weights = plan.options.weights
     encoder = totals[0].encoder
     for total in totals[1:]:
-        encoder = merged_encoders(encoder, total.encoder)
+        encoder = merge_encoders(encoder, total.encoder)
     return Metadata(
         format=FORMAT,
         vocabfreq=version("vocabfreq"),

@@ -22,10 +22,8 @@ from vocabfreq.counting.partial_files import load_partial, partial_path
 from vocabfreq.counting.plan import Plan
 from vocabfreq.counting.shard import Job, ShardCounter
 from vocabfreq.counting.workers import Answer, Done, Outcome, Task, first_remark, run_task
-from vocabfreq.errors import CountError, VocabfreqError
+from vocabfreq.errors import CountError, VocabfreqError, first_line, require
 from vocabfreq.storage.atomic import write_atomically
-from vocabfreq.storage.extras import require
-from vocabfreq.storage.resolve import first_line
 
 RETRIES = 3
 IN_FLIGHT = 4  # tasks a core of the cluster, so that none waits for the driver

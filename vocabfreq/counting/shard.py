@@ -28,7 +28,12 @@ from vocabfreq.corpus.readers import read_piece
 from vocabfreq.corpus.rows import Batch, IdBatch
 from vocabfreq.corpus.sources import Shard
 from vocabfreq.errors import IdRangeError, SourceError
-from vocabfreq.tokenizer.crosscheck import FLOOR_BYTES, CrossCheck, EncoderMismatchError, rare_texts
+from vocabfreq.tokenizer.crosscheck import (
+    FIRST_SHARD_BYTES,
+    CrossCheck,
+    EncoderMismatchError,
+    find_texts_with_new_code_points,
+)
 from vocabfreq.tokenizer.encoders import (
     Encoded,
     Encoder,
@@ -36,7 +41,6 @@ from vocabfreq.tokenizer.encoders import (
     EncoderName,
     TokenizersEncoder,
     make_encoder,
-    replaced,
 )
 
 Counts = npt.NDArray[np.int64]
@@ -178,7 +182,7 @@ class Accumulator:
     @cached_property
     def check(self) -> CrossCheck:
         """The check of the fast engine."""
-        return CrossCheck(self.engines.reference, FLOOR_BYTES if self.shard.first else 0)
+        return CrossCheck(self.engines.reference, FIRST_SHARD_BYTES if self.shard.first else 0)
 
     @property
     def full(self) -> bool:
@@ -207,15 +211,15 @@ class Accumulator:
         self._tally(encoded.ids, offsets)
 
     def _encode(self, texts: list[str], utf8: list[bytes]) -> Encoded:
-        """By the engine; by the reference what the fast engine is known to take for other text."""
+        """Encodes by the engine, and texts with code points new to Unicode by the reference."""
         encoder = self.encoder
         if isinstance(encoder, TokenizersEncoder):
             return encoder.encode(texts)
-        rare = rare_texts(texts, utf8)
+        newer = find_texts_with_new_code_points(texts, utf8)
         encoded = encoder.encode(utf8)
-        if rare:
-            right = self.engines.reference.encode([texts[n] for n in rare])
-            encoded = replaced(encoded, rare, right)
+        if newer:
+            reference = self.engines.reference.encode([texts[n] for n in newer])
+            encoded = encoded.replace(newer, reference)
         self.check.check(texts, encoded)
         self.total.checked = self.check.checked
         return encoded

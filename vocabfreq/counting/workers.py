@@ -31,8 +31,7 @@ from typing import IO, Any
 from vocabfreq.corpus.sources import Shard
 from vocabfreq.counting.partial_files import save_partial
 from vocabfreq.counting.shard import Job, ShardCount, ShardCounter
-from vocabfreq.errors import CountError, VocabfreqError, WorkDirError
-from vocabfreq.storage.resolve import first_line
+from vocabfreq.errors import CountError, VocabfreqError, WorkDirError, first_line
 
 # Ctrl-C reaches the whole process group, and the parent decides what it means.
 _WORKER = (

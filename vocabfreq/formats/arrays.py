@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from vocabfreq.errors import FileFormatError
-from vocabfreq.formats.read_options import MAX_ROWS
-from vocabfreq.storage.resolve import first_line
+from vocabfreq.errors import FileFormatError, first_line
+from vocabfreq.frequencies.metadata import MAX_ROWS
 
 Array = npt.NDArray[Any]
 

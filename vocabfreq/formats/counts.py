@@ -13,10 +13,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from vocabfreq.errors import FileFormatError, SelectionError
-from vocabfreq.formats.read_options import MAX_ROWS, check_rows, short
+from vocabfreq.errors import FileFormatError, SelectionError, short_repr
 from vocabfreq.frequencies.draft_vocab import DraftVocab
-from vocabfreq.frequencies.metadata import EncoderRecord, Metadata, SourceRecord, TokenizerRecord
+from vocabfreq.frequencies.metadata import (
+    MAX_ROWS,
+    EncoderRecord,
+    Metadata,
+    SourceRecord,
+    TokenizerRecord,
+    check_rows,
+)
 from vocabfreq.frequencies.table import FrequencyTable
 
 
@@ -109,11 +115,11 @@ class Counts:
         for i, count in mapping.items():
             if not _whole(i, top - 1):
                 raise FileFormatError(
-                    f"id {short(i)}", expected=f"whole numbers from 0 to {top - 1}"
+                    f"id {short_repr(i)}", expected=f"whole numbers from 0 to {top - 1}"
                 )
             if not _whole(count, 2**62):
                 raise FileFormatError(
-                    f"count {short(count)} of id {i}", expected="whole numbers from 0 to 2**62"
+                    f"count {short_repr(count)} of id {i}", expected="whole numbers from 0 to 2**62"
                 )
         ids = np.array(sorted(i for i, count in mapping.items() if count), np.int64)
         return cls(ids, np.array([mapping[i] for i in ids.tolist()], np.int64), rows)

@@ -19,13 +19,14 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from vocabfreq.errors import FileFormatError
+from vocabfreq.errors import FileFormatError, short_repr
 from vocabfreq.formats.arrays import Array, as_array, load_npy
-from vocabfreq.formats.read_options import MAX_ROWS, How, naming, short
+from vocabfreq.formats.read_options import How, naming
 from vocabfreq.formats.token_map import check_name
 from vocabfreq.frequencies.draft_vocab import DraftVocab
+from vocabfreq.frequencies.metadata import MAX_ROWS
 from vocabfreq.storage.atomic import write_atomically
-from vocabfreq.storage.resolve import Place
+from vocabfreq.storage.resolve import Location
 
 
 def vocab_from_map(
@@ -113,7 +114,7 @@ MAX_JSON = 64 << 20
 _DTYPES = {"d2t": ("I64", "I32", "I16", "I8", "U8"), "t2d": ("BOOL",)}
 
 
-def load_checkpoint(place: Place, how: How) -> DraftVocab:
+def load_checkpoint(place: Location, how: How) -> DraftVocab:
     """Reads which ids a pruned drafter keeps.
 
     Raises:
@@ -123,14 +124,14 @@ def load_checkpoint(place: Place, how: How) -> DraftVocab:
     found = {name: _tensor(_holder(place, name), name) for name in _DTYPES}
     if found["d2t"] is None:
         raise FileFormatError(
-            f"{place.called} has no tensor d2t",
+            f"{place.display_name} has no tensor d2t",
             expected="a pruned EAGLE-3 drafter",
             hint="vocabfreq prune makes one",
         )
     rows = how.rows if how.rows is not None else _rows(config)
-    vocab = vocab_from_map(found["d2t"], found["t2d"], place.called, how, rows)
-    _check_size(config, len(vocab), place.called)
-    note_order(vocab, place.called, how)
+    vocab = vocab_from_map(found["d2t"], found["t2d"], place.display_name, how, rows)
+    _check_size(config, len(vocab), place.display_name)
+    note_order(vocab, place.display_name, how)
     return vocab
 
 
@@ -144,30 +145,30 @@ def _check_size(config: dict[str, Any], size: int, name: str) -> None:
     said = config.get("draft_vocab_size", size)
     if said != size:
         raise FileFormatError(
-            f"{name}: d2t has {size} entries, config.json says draft_vocab_size {short(said)}",
+            f"{name}: d2t has {size} entries, config.json says draft_vocab_size {short_repr(said)}",
             expected="one number",
             hint="vocabfreq check says what engines make of it",
         )
 
 
-def _holder(place: Place, tensor: str) -> Path:
+def _holder(place: Location, tensor: str) -> Path:
     """The file that has a tensor, as far as the index says so."""
     if place.name is not None:
         return place.path
     weights = _json(place, INDEX).get("weight_map")
     weights = weights if isinstance(weights, dict) else {}
-    name = weights.get(_named(weights, tensor, place.called))
-    names = place.names("*.safetensors")
+    name = weights.get(_named(weights, tensor, place.display_name))
+    names = place.glob("*.safetensors")
     if name is None:
         name = names[0] if len(names) == 1 else "model.safetensors"
     if not isinstance(name, str) or Path(name).name != name:
         raise FileFormatError(
-            f"{place.called}: {INDEX} names {short(name)}", expected="a file in it"
+            f"{place.display_name}: {INDEX} names {short_repr(name)}", expected="a file in it"
         )
-    path = place.beside(name)
+    path = place.sibling(name)
     if path is None:
         raise FileFormatError(
-            f"{place.called} has no {name}", expected="a drafter folder with safetensors"
+            f"{place.display_name} has no {name}", expected="a drafter folder with safetensors"
         )
     return path
 
@@ -177,21 +178,21 @@ def _named(names: Iterable[str], tensor: str, where: str) -> str | None:
     found = [name for name in names if name.rpartition(".")[2] == tensor]
     if len(found) > 1 and tensor not in found:
         raise FileFormatError(
-            f"{where} has {len(found)} tensors {tensor}: {short(found)}", expected="one"
+            f"{where} has {len(found)} tensors {tensor}: {short_repr(found)}", expected="one"
         )
     return tensor if tensor in found else next(iter(found), None)
 
 
-def _json(place: Place, name: str) -> dict[str, Any]:
-    path = place.beside(name)
+def _json(place: Location, name: str) -> dict[str, Any]:
+    path = place.sibling(name)
     if path is None:
         return {}
     if path.stat().st_size > MAX_JSON:
-        raise FileFormatError(f"{place.called}: {name} has {path.stat().st_size:,} bytes")
+        raise FileFormatError(f"{place.display_name}: {name} has {path.stat().st_size:,} bytes")
     try:
         loaded = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{place.called}: {name} is not JSON: {error}") from None
+        raise FileFormatError(f"{place.display_name}: {name} is not JSON: {error}") from None
     return loaded if isinstance(loaded, dict) else {}
 
 
@@ -218,27 +219,29 @@ PAIR = re.compile(r"^(?:d2t|t2d)(?P<size>-\d+)?\.npy$")
 NAMES = ("t2d.npy", "d2t.npy")  # in the order of writing: a pair cut short lacks its d2t
 
 
-def load_pair(place: Place, how: How) -> DraftVocab:
+def load_pair(place: Location, how: How) -> DraftVocab:
     """Reads a pair from either of its files, or from the folder; one alone serves where it can.
 
     Raises:
         FileFormatError: there is none, there are several, or they do not agree.
     """
     size = _size(place)
-    found = {name: place.beside(f"{name}{size}.npy") for name in ("d2t", "t2d")}
+    found = {name: place.sibling(f"{name}{size}.npy") for name in ("d2t", "t2d")}
     if not any(found.values()):
-        raise FileFormatError(f"{place.called} has no d2t.npy", expected="d2t.npy and t2d.npy")
+        raise FileFormatError(
+            f"{place.display_name} has no d2t.npy", expected="d2t.npy and t2d.npy"
+        )
     d2t, t2d = (path and load_npy(path) for path in found.values())
-    vocab = vocab_from_map(d2t, t2d, place.called, how, bare=place.name is not None)
+    vocab = vocab_from_map(d2t, t2d, place.display_name, how, bare=place.name is not None)
     if not how.force:
         check_name(f"d2t{size}.npy", len(vocab))
-    note_order(vocab, place.called, how)
+    note_order(vocab, place.display_name, how)
     return vocab
 
 
-def has_pair(place: Place) -> bool:
+def has_pair(place: Location) -> bool:
     """Whether a local folder holds a mapping."""
-    return any(PAIR.match(name) for name in place.names("*.npy"))
+    return any(PAIR.match(name) for name in place.glob("*.npy"))
 
 
 def save_pair(vocab: DraftVocab, folder: Path) -> None:
@@ -250,22 +253,22 @@ def save_pair(vocab: DraftVocab, folder: Path) -> None:
         write_atomically(folder / name, buffer.getvalue())
 
 
-def _size(place: Place) -> str:
+def _size(place: Location) -> str:
     """What stands after `d2t` in the names of the pair."""
     if place.name is not None:
-        match = PAIR.match(place.called)
+        match = PAIR.match(place.display_name)
         if match is None:
             raise FileFormatError(
-                f"{place.called!r}",
+                f"{place.display_name!r}",
                 expected="d2t.npy, t2d.npy, d2t-K.npy, t2d-K.npy or their folder",
                 hint="for another array say what it is, with --kind token-map, modelopt or "
                 "vocab-freq",
             )
         return match["size"] or ""
-    sizes = {m["size"] or "" for name in place.names("*.npy") if (m := PAIR.match(name))}
+    sizes = {m["size"] or "" for name in place.glob("*.npy") if (m := PAIR.match(name))}
     if len(sizes) > 1:
         raise FileFormatError(
-            f"{place.called} holds {len(sizes)} mappings",
+            f"{place.display_name} holds {len(sizes)} mappings",
             expected=f"one of d2t{{{','.join(sorted(sizes))}}}.npy",
             hint="name the file",
         )

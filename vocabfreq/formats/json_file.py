@@ -8,9 +8,10 @@ import msgspec
 import numpy as np
 
 from vocabfreq.errors import FileFormatError
-from vocabfreq.formats.read_options import How, check_known, naming
+from vocabfreq.formats.read_options import How, naming
 from vocabfreq.formats.token_map import vocab_from_list
 from vocabfreq.frequencies.draft_vocab import DraftVocab
+from vocabfreq.frequencies.metadata import check_statistics
 from vocabfreq.storage.atomic import write_atomically
 
 WRITTEN = {
@@ -50,7 +51,7 @@ def vocab_from_json(value: Any, name: str, how: How) -> DraftVocab:
             f"{name}: {error}", expected="a list of ids, or an object with target_ids and rows"
         ) from None
     rows = how.rows_of(name, held.rows)
-    check_known(held.filled, held.coverage, len(held.target_ids), name)
+    check_statistics(held.filled, held.coverage, len(held.target_ids), name)
     with naming(name):
         vocab = DraftVocab.from_ids(
             held.target_ids if held.ranked is None else held.ranked,

@@ -1,13 +1,13 @@
 """How a file is to be read: as what, with which number of rows, and how strictly."""
 
-import reprlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from vocabfreq.errors import FileFormatError
+from vocabfreq.frequencies.metadata import check_rows
 
 Kind = Literal[
     "auto",
@@ -25,20 +25,11 @@ Kind = Literal[
     "frequency",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-MAX_ROWS = 1 << 26  # of any head; what a file says beyond that is not believed
 
 
 def warn(text: str) -> None:
     """Says a remark as a Python warning, where nobody else listens."""
     warnings.warn(text, stacklevel=4)
-
-
-def short(value: object) -> str:
-    """A value from elsewhere for a message, however long or deep it is."""
-    try:
-        return reprlib.repr(value)
-    except (ValueError, RecursionError):
-        return f"a {type(value).__name__}"
 
 
 def ignore(text: str) -> None:
@@ -90,35 +81,6 @@ class How:
                 hint="leave --rows out, or take the file of the right target",
             )
         return known
-
-
-def check_rows(rows: object, name: str) -> None:
-    """Refuses a number of rows that no head has.
-
-    Raises:
-        FileFormatError: naming it.
-    """
-    if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows <= MAX_ROWS:
-        raise FileFormatError(
-            f"{name} says {short(rows)} rows", expected=f"a whole number from 1 to {MAX_ROWS:,}"
-        )
-
-
-def check_known(filled: int, coverage: Mapping[str, float], size: int, name: str) -> None:
-    """Refuses what cannot be known of K ids.
-
-    Raises:
-        FileFormatError: naming it.
-    """
-    if not 0 <= filled <= size:
-        raise FileFormatError(
-            f"{name}: filled is {short(filled)} of {size} ids", expected=f"0 to {size}"
-        )
-    for source, share in coverage.items():
-        if not 0 <= share <= 1:
-            raise FileFormatError(
-                f"{name}: coverage of {short(source)} is {short(share)}", expected="0 to 1"
-            )
 
 
 @contextmanager

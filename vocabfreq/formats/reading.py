@@ -11,27 +11,25 @@ DraftVocab(K=32,768 of V=128,256, 25.5%, covers 98.10 %)
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 from safetensors import SafetensorError, safe_open
 
-from vocabfreq.errors import FileFormatError, SelectionError
+from vocabfreq.errors import FileFormatError, SelectionError, short_repr
 from vocabfreq.formats import torch_file
 from vocabfreq.formats.arrays import as_array, load_npy
 from vocabfreq.formats.counts import Counts
 from vocabfreq.formats.d2t import PAIR, has_pair, load_checkpoint, load_pair
 from vocabfreq.formats.json_file import vocab_from_json
-from vocabfreq.formats.read_options import How, Kind, short, warn
+from vocabfreq.formats.read_options import How, Kind, warn
 from vocabfreq.formats.values import READERS, check_share, kinds_of
 from vocabfreq.frequencies.draft_vocab import DraftVocab
+from vocabfreq.frequencies.draft_vocab_file import KEY as DRAFT_VOCAB_KEY
+from vocabfreq.frequencies.file import KEY as FREQUENCY_KEY
 from vocabfreq.frequencies.file import NAME as FREQUENCIES
 from vocabfreq.frequencies.table import FrequencyTable
-from vocabfreq.storage.resolve import Place, find
-
-if TYPE_CHECKING:
-    from vocabfreq.frequencies.table import FrequencyTable
-
+from vocabfreq.storage.resolve import Location, locate
 
 Container = Literal["safetensors", "torch", "npy", "json", "text"]
 _TORCH_NAMES = (".pt", ".pth", ".bin", ".pkl")
@@ -138,49 +136,47 @@ def read(
     """
     how = How(kind, rows, repair, force, note)
     try:
-        return read_place(find(source), how)
+        return read_place(locate(source), how)
     except OSError as error:
         raise FileFormatError(f"{source} cannot be read: {error.strerror or error}") from None
 
 
-def read_place(place: Place, how: How) -> "DraftVocab | Counts | FrequencyTable":
+def read_place(place: Location, how: How) -> "DraftVocab | Counts | FrequencyTable":
     """Reads a file that is found; of a folder or repo that has a frequency file, that one."""
-    if place.name is None and how.kind in ("auto", "frequency") and place.beside(FREQUENCIES):
-        return read_place(Place(place.folder, FREQUENCIES), how)
+    if place.name is None and how.kind in ("auto", "frequency") and place.sibling(FREQUENCIES):
+        return read_place(Location(place.folder, FREQUENCIES), how)
     kind = how.kind if how.kind != "auto" else _kind_of(place)
     if kind == "auto":
         value = load_value(place.path)
-        return READERS[_only_kind(value, place.called)](value, place.called, how)
+        return READERS[_only_kind(value, place.display_name)](value, place.display_name, how)
     if kind in _FILES:
         held: DraftVocab | Counts | FrequencyTable = _FILES[kind](place, how)
         return held
-    return READERS[kind](load_value(place.path), place.called, how)
+    return READERS[kind](load_value(place.path), place.display_name, how)
 
 
-def _kind_of(place: Place) -> Kind:
+def _kind_of(place: Location) -> Kind:
     """What a file is by its container, `auto` where its value must tell."""
     if place.name is None:
         return "npy" if has_pair(place) else "checkpoint"
     container = container_of(place.path)
     if container == "safetensors":
         return _kind_of_safetensors(place.path)
-    if container == "npy" and PAIR.match(place.called):
+    if container == "npy" and PAIR.match(place.display_name):
         return "npy"
     return container if container in ("json", "text") else "auto"
 
 
 def _kind_of_safetensors(path: Path) -> Kind:
-    from vocabfreq.frequencies import draft_vocab_file
-    from vocabfreq.frequencies.file import KEY
 
     try:
         with safe_open(str(path), "numpy") as file:
             metadata = file.metadata() or {}
     except (SafetensorError, OSError) as error:
         raise FileFormatError(f"{path.name} is not a safetensors file: {error}") from None
-    if draft_vocab_file.is_draft_vocab(metadata):
+    if DRAFT_VOCAB_KEY in metadata:
         return "draft-vocab"
-    return "frequency" if KEY in metadata else "checkpoint"
+    return "frequency" if FREQUENCY_KEY in metadata else "checkpoint"
 
 
 def _only_kind(value: Any, name: str) -> Kind:
@@ -208,31 +204,29 @@ def _only_kind(value: Any, name: str) -> Kind:
 
 
 def _keys(value: dict[Any, Any]) -> str:
-    keys = [short(key) for key in list(value)[:6]]
+    keys = [short_repr(key) for key in list(value)[:6]]
     return f"the keys {', '.join(keys)}" if keys else "no keys"
 
 
-def _frequency(place: Place, how: How) -> "FrequencyTable":
-    from vocabfreq.frequencies.table import FrequencyTable
-
+def _frequency(place: Location, how: How) -> "FrequencyTable":
     table = FrequencyTable.load(place.path)
-    how.rows_of(place.called, table.rows)
+    how.rows_of(place.display_name, table.rows)
     return table
 
 
-def _draft_vocab(place: Place, how: How) -> DraftVocab:
+def _draft_vocab(place: Location, how: How) -> DraftVocab:
     vocab = DraftVocab.load(place.path)
-    how.rows_of(place.called, vocab.rows)
+    how.rows_of(place.display_name, vocab.rows)
     return vocab
 
 
-def _json(place: Place, how: How) -> DraftVocab:
+def _json(place: Location, how: How) -> DraftVocab:
     if container_of(place.path) != "json":
-        raise FileFormatError(f"{place.called} is not JSON", expected="a list or an object")
-    return vocab_from_json(load_value(place.path), place.called, how)
+        raise FileFormatError(f"{place.display_name} is not JSON", expected="a list or an object")
+    return vocab_from_json(load_value(place.path), place.display_name, how)
 
 
-_FILES: dict[Kind, Callable[[Place, How], Any]] = {
+_FILES: dict[Kind, Callable[[Location, How], Any]] = {
     "npy": load_pair,
     "checkpoint": load_checkpoint,
     "json": _json,

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from vocabfreq.errors import FileFormatError
+from vocabfreq.errors import FileFormatError, short_repr
 from vocabfreq.formats.arrays import as_array, is_array
-from vocabfreq.formats.read_options import How, naming, short
+from vocabfreq.formats.read_options import How, naming
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 
 _SAID = re.compile(r"^(?:freq_|d2t-|t2d-)(\d+)\.\w+$")
@@ -62,7 +62,7 @@ def _listed(values: Any, name: str) -> Any:
         for place, value in enumerate(values):
             if type(value) is not int or abs(value) >= 2**63:
                 raise FileFormatError(
-                    f"{name}: id {short(value)} at position {place}",
+                    f"{name}: id {short_repr(value)} at position {place}",
                     expected="whole numbers below 2**63",
                 )
         return list(values)

@@ -14,9 +14,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from vocabfreq.errors import FileFormatError
+from vocabfreq.errors import FileFormatError, require
 from vocabfreq.storage.atomic import write_atomically
-from vocabfreq.storage.extras import require
 
 MAX_BYTES = 256 << 20  # of a list, a mapping or a vector; V = 262,144 int64 are 2 MB
 MAX_PICKLE = 20 << 20  # of what is not tensors; 262,144 ids with counts are 3 MB

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from vocabfreq.errors import FileFormatError, OverwriteError, RefusedError, VocabfreqError
+from vocabfreq.errors import FileFormatError, OverwriteError, RefusedError, VocabfreqError, require
 from vocabfreq.formats.counts import Counts
 from vocabfreq.formats.d2t import NAMES, save_pair
 from vocabfreq.formats.json_file import WRITTEN, save_json
-from vocabfreq.formats.read_options import MAX_ROWS, Kind, ignore
+from vocabfreq.formats.read_options import Kind, ignore
 from vocabfreq.formats.reading import Container, container_of, load_value, read
 from vocabfreq.formats.token_map import check_name
 from vocabfreq.formats.torch_file import save_plain, save_tensors
 from vocabfreq.formats.values import MAPPING, NEMO
 from vocabfreq.frequencies.draft_vocab import DraftVocab
-from vocabfreq.storage.extras import require
+from vocabfreq.frequencies.metadata import MAX_ROWS
 
 if TYPE_CHECKING:
     from vocabfreq.frequencies.table import FrequencyTable

@@ -5,7 +5,7 @@
     ([2, 5, 7], [2, 4, 5])
 
 Draft ids are ascending in target ids, so that the lowest draft id of a tie is the lowest target id,
-and whoever holds only the mask `t2d` gets the rows in the right order. The encodings `d2t` and
+and code that holds only the mask `t2d` gets the rows in the right order. The encodings `d2t` and
 `t2d` are made and read here alone.
 """
 
@@ -20,6 +20,14 @@ import numpy as np
 import numpy.typing as npt
 
 from vocabfreq.errors import FileFormatError, SelectionError
+from vocabfreq.frequencies.draft_vocab_file import (
+    DraftVocabMetadata,
+    read_draft_vocab,
+    write_draft_vocab,
+)
+from vocabfreq.frequencies.metadata import FORMAT
+from vocabfreq.frequencies.ranking import RankedCounts
+from vocabfreq.frequencies.selection import ALL_SOURCES, SelectionOptions, pinned_ids, select_ids
 
 Ids = npt.NDArray[np.int64]
 
@@ -45,56 +53,93 @@ class DraftVocab:
     filled: int = 0
 
     @classmethod
-    def from_ids(cls, ids: Iterable[int], *, rows: int, **known: Any) -> "DraftVocab":
+    def from_ids(cls, ids: Iterable[int], *, rows: int, **statistics: Any) -> "DraftVocab":
         """A vocabulary from a list of target ids, in any order; a given order is kept as the rank.
 
         Args:
             ids: unique target ids.
             rows: V.
-            **known: `tokenizer`, `coverage`, `filled`, where they are known.
+            **statistics: `tokenizer`, `coverage`, `filled`, where they are known.
 
         Raises:
             FileFormatError: an id is no integer, repeated, or outside the rows; names the position.
         """
-        ranked = checked_ids(ids, rows)
-        return cls(np.sort(ranked), rows, ranked, **known)
+        ranked = check_ids(ids, rows)
+        return cls(np.sort(ranked), rows, ranked, **statistics)
 
     @classmethod
     def from_d2t(
-        cls, d2t: npt.ArrayLike, *, rows: int, force: bool = False, **known: Any
+        cls, d2t: npt.ArrayLike, *, rows: int, force: bool = False, **statistics: Any
     ) -> "DraftVocab":
         """A vocabulary from the EAGLE-3 encoding, offsets `target_ids - arange(K)`.
 
         Args:
             d2t: integers [K], offsets.
             rows: V.
-            force: take all zeros with K < V for the first K ids.
-            **known: as in `from_ids`.
+            force: accept all zeros with K < V, which keep the first K ids.
+            **statistics: as in `from_ids`.
 
         Raises:
             FileFormatError: an id is repeated or outside the rows, or all offsets are zero
-                although K < V, which is what a map looks like that was never loaded.
+                although K < V, as in a map that was never loaded.
         """
-        offsets = _integers(d2t, "offset")
+        offsets = _as_integers(d2t, "offset")
         if not force and len(offsets) < rows and not offsets.any():
             raise FileFormatError(
                 f"all {len(offsets)} offsets are 0 although there are {rows} rows",
                 expected="offsets of kept ids; zeros look like a map that was never loaded",
-                hint="pass --force (force=True) if the first ids are really meant",
+                hint="pass --force (force=True) to keep the first ids",
             )
-        return cls.from_ids(offsets + np.arange(len(offsets)), rows=rows, **known)
+        return cls.from_ids(offsets + np.arange(len(offsets)), rows=rows, **statistics)
 
     @classmethod
-    def from_t2d(cls, t2d: npt.ArrayLike, **known: Any) -> "DraftVocab":
+    def from_t2d(cls, t2d: npt.ArrayLike, **statistics: Any) -> "DraftVocab":
         """A vocabulary from a mask, bool [V].
 
         Raises:
-            FileFormatError: it is no mask, or keeps nothing.
+            FileFormatError: the array is no mask, or keeps nothing.
         """
         mask = np.asarray(t2d)
         if mask.ndim != 1 or mask.dtype != np.bool_:
             raise FileFormatError(f"a mask of {mask.dtype} {list(mask.shape)}", expected="bool [V]")
-        return cls.from_ids(np.flatnonzero(mask), rows=len(mask), **known)
+        return cls.from_ids(np.flatnonzero(mask), rows=len(mask), **statistics)
+
+    @classmethod
+    def from_counts(cls, counts: RankedCounts, options: SelectionOptions) -> "DraftVocab":
+        """Selects from counts; `FrequencyTable.select` is the usual way to call it.
+
+        Raises:
+            SelectionError: the options contradict each other or cannot be met; names both numbers.
+        """
+        if options.weights is not None:
+            counts = counts.reweighted(options.weights)
+        pinned = pinned_ids(counts.meta, counts.emittable, options.pins, options.extra_ids)
+        kept_ids = select_ids(counts, options, pinned)
+        is_kept = np.zeros(counts.rows, bool)
+        is_kept[kept_ids] = True
+        names = [None, *(source.name for source in counts.sources)]
+        return cls(
+            target_ids=np.flatnonzero(is_kept),
+            rows=counts.rows,
+            ranked=counts.ranked_ids[is_kept[counts.ranked_ids]],
+            tokenizer=counts.tokenizer.sha256,
+            coverage={name or ALL_SOURCES: counts.coverage_of(kept_ids, name) for name in names},
+            filled=int((counts.total_counts[kept_ids[len(pinned) :]] == 0).sum()),
+        )
+
+    @classmethod
+    def from_hub(cls, repo: str, **options: Any) -> "DraftVocab":
+        """Selects from the frequency file of a repo on the Hub.
+
+        Args:
+            repo: `owner/name[@revision]`.
+            **options: `size`, `coverage` …, as in `FrequencyTable.select`.
+
+        Raises:
+            FileFormatError: there is no such repo, or its file is damaged.
+            SelectionError: the options contradict each other or cannot be met.
+        """
+        return cls.from_counts(RankedCounts.load(repo), SelectionOptions(**options))
 
     def __len__(self) -> int:
         """K."""
@@ -137,9 +182,9 @@ class DraftVocab:
                 f"target ids from {ids.min()} to {ids.max()}", expected=f"0 to {self.rows - 1}"
             )
         ids = ids.astype(np.int64)
-        places = np.searchsorted(self.target_ids, ids)
-        found = self.target_ids[np.minimum(places, len(self) - 1)] == ids
-        return np.where(found, places, -1)
+        draft_ids = np.searchsorted(self.target_ids, ids)
+        found = self.target_ids[np.minimum(draft_ids, len(self) - 1)] == ids
+        return np.where(found, draft_ids, -1)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -160,48 +205,50 @@ class DraftVocab:
         return hash(self.fingerprint)
 
     def __repr__(self) -> str:
-        """K, V, and what is known of the coverage."""
-        covered = self.coverage.get("all sources")
-        known = f", covers {100 * covered:.2f} %" if covered is not None else ""
+        """K, V, and the coverage and the number of unseen ids where they are known."""
+        share = self.coverage.get(ALL_SOURCES)
+        covers = f", covers {100 * share:.2f} %" if share is not None else ""
         filled = f", {self.filled} never seen" if self.filled else ""
-        share = len(self) / self.rows
-        return f"DraftVocab(K={len(self):,} of V={self.rows:,}, {share:.1%}{known}{filled})"
-
-    @classmethod
-    def from_hub(cls, repo: str, **wish: Any) -> "DraftVocab":
-        """Selects from the frequency file of a repo on the Hub.
-
-        Args:
-            repo: `owner/name[@revision]`.
-            **wish: `size`, `coverage` …, as in `FrequencyTable.select`.
-
-        Raises:
-            FileFormatError: there is no such repo, or it does not hold what it says.
-            SelectionError: the wish cannot be met.
-        """
-        from vocabfreq.frequencies.table import FrequencyTable
-
-        return FrequencyTable.load(repo).select(**wish)
+        kept = len(self) / self.rows
+        return f"DraftVocab(K={len(self):,} of V={self.rows:,}, {kept:.1%}{covers}{filled})"
 
     def save(self, path: str | Path) -> None:
-        """Writes a draft-vocab file, whole or not at all."""
-        from vocabfreq.frequencies.draft_vocab_file import save_draft_vocab
-
-        save_draft_vocab(self, Path(path))
+        """Writes a draft-vocab file, whole or not at all; equal vocabularies give equal bytes."""
+        meta = DraftVocabMetadata(
+            format=FORMAT,
+            rows=self.rows,
+            tokenizer=self.tokenizer,
+            coverage=dict(self.coverage),
+            filled=self.filled,
+            fingerprint=self.fingerprint,
+        )
+        write_draft_vocab(Path(path), meta, {"target_ids": self.target_ids, "ranked": self.ranked})
 
     @classmethod
     def load(cls, path: str | Path) -> "DraftVocab":
         """Reads and checks a draft-vocab file.
 
         Raises:
-            FileFormatError: it is not one, or breaks its own format.
+            FileFormatError: it is none, or breaks its own format.
         """
-        from vocabfreq.frequencies.draft_vocab_file import load_draft_vocab
+        meta, ids = read_draft_vocab(Path(path))
+        vocab = cls.from_ids(
+            ids["ranked"],
+            rows=meta.rows,
+            tokenizer=meta.tokenizer,
+            coverage=meta.coverage,
+            filled=meta.filled,
+        )
+        same = np.array_equal(vocab.target_ids, ids["target_ids"])
+        if not same or vocab.fingerprint != meta.fingerprint:
+            raise FileFormatError(
+                f"{path}: target_ids, ranked and fingerprint do not agree",
+                expected="ascending ids, the same by rank, and their fingerprint",
+            )
+        return vocab
 
-        return load_draft_vocab(Path(path))
 
-
-def checked_ids(ids: Iterable[int] | npt.ArrayLike, rows: int) -> Ids:
+def check_ids(ids: Iterable[int] | npt.ArrayLike, rows: int) -> Ids:
     """Target ids as int64, checked.
 
     Raises:
@@ -209,7 +256,7 @@ def checked_ids(ids: Iterable[int] | npt.ArrayLike, rows: int) -> Ids:
     """
     if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 1:
         raise FileFormatError(f"rows {rows!r}", expected="V, a whole number from 1")
-    array = _integers(ids, "id")
+    array = _as_integers(ids, "id")
     if not len(array):
         raise FileFormatError("an empty list of ids", expected="at least one")
     wrong = np.flatnonzero((array < 0) | (array >= rows))
@@ -219,20 +266,20 @@ def checked_ids(ids: Iterable[int] | npt.ArrayLike, rows: int) -> Ids:
             expected=f"ids from 0 to {rows - 1}, the rows of the target",
         )
     order = np.argsort(array, kind="stable")
-    again = order[1:][np.diff(array[order]) == 0]
-    if len(again):
-        place = int(again.min())
+    repeated = order[1:][np.diff(array[order]) == 0]
+    if len(repeated):
+        position = int(repeated.min())
         raise FileFormatError(
-            f"id {array[place]} at position {place} was there before ({len(again)} repeated)",
+            f"id {array[position]} at position {position} is repeated ({len(repeated)} such)",
             expected="every id once",
         )
     return array
 
 
-def _integers(values: Any, what: str) -> Ids:
+def _as_integers(values: Any, name: str) -> Ids:
     if isinstance(values, Mapping):
         raise FileFormatError(
-            f"a {type(values).__name__} of {len(values)} keys", expected=f"a list of {what}s"
+            f"a {type(values).__name__} of {len(values)} keys", expected=f"a list of {name}s"
         )
     if not isinstance(values, np.ndarray):
         values = list(values) if not hasattr(values, "__array__") else np.asarray(values)
@@ -241,15 +288,15 @@ def _integers(values: Any, what: str) -> Ids:
         if wrong:
             value = repr(values[wrong[0]])[:80]
             raise FileFormatError(
-                f"{what} {value} at position {wrong[0]}", expected="whole numbers below 2**63"
+                f"{name} {value} at position {wrong[0]}", expected="whole numbers below 2**63"
             )
         values = np.array(values, np.int64)
     if values.ndim != 1 or values.dtype.kind not in "iu":
         raise FileFormatError(
-            f"{what}s of {values.dtype} {list(values.shape)}", expected="integers in one dimension"
+            f"{name}s of {values.dtype} {list(values.shape)}", expected="integers in one dimension"
         )
     if values.dtype.kind == "u" and values.size and values.max() >= 2**63:
-        raise FileFormatError(f"{what} {values.max()}", expected="whole numbers below 2**63")
+        raise FileFormatError(f"{name} {values.max()}", expected="whole numbers below 2**63")
     ids: Ids = values.astype(np.int64)
     return ids
 

@@ -1,29 +1,37 @@
-"""draft-vocab: the kept ids as a safetensors file, with what is known of them.
+"""The draft-vocab file: kept ids and what is known of them, as arrays and metadata.
 
-Tensors: `target_ids` int64 [K], ascending; `ranked` int64 [K], the same ids, most frequent first.
-One metadata key, `vocabfreq_draft`, holds canonical JSON: `format`, `rows`, `tokenizer` (sha256 or
-null), `coverage` {source: share}, `filled`, `fingerprint`.
+A safetensors file with the tensors `target_ids` int64 [K], ascending, and `ranked` int64 [K], the
+same ids, most frequent first. One metadata key, `vocabfreq_draft`, holds canonical JSON: `format`,
+`rows`, `tokenizer` (sha256 or null), `coverage` {source: share}, `filled`, `fingerprint`.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from vocabfreq.errors import FileFormatError
-from vocabfreq.formats.read_options import check_known, check_rows
-from vocabfreq.frequencies.draft_vocab import DraftVocab
-from vocabfreq.frequencies.metadata import FORMAT, canonical_json, read_metadata
+from vocabfreq.frequencies.metadata import (
+    canonical_json,
+    check_rows,
+    check_statistics,
+    read_metadata,
+)
 from vocabfreq.storage.atomic import write_atomically
 
 KEY = "vocabfreq_draft"
 TENSORS = ("target_ids", "ranked")
+Ids = npt.NDArray[np.int64]
 
 
-class _Meta(msgspec.Struct, frozen=True):
+class DraftVocabMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    """The JSON of the metadata key; the fields are those of `DraftVocab`."""
+
     format: int
     rows: int
     tokenizer: str | None
@@ -32,22 +40,23 @@ class _Meta(msgspec.Struct, frozen=True):
     fingerprint: str
 
 
-def save_draft_vocab(vocab: DraftVocab, path: Path) -> None:
-    """Writes a vocabulary; equal ones give equal bytes."""
-    meta = _Meta(
-        FORMAT,
-        vocab.rows,
-        vocab.tokenizer,
-        dict(vocab.coverage),
-        vocab.filled,
-        vocab.fingerprint,
-    )
-    tensors = {name: np.ascontiguousarray(getattr(vocab, name)) for name in TENSORS}
+def write_draft_vocab(path: Path, meta: DraftVocabMetadata, ids: Mapping[str, Ids]) -> None:
+    """Writes a draft-vocab file, whole or not at all; equal content gives equal bytes.
+
+    Args:
+        path: the file.
+        meta: its metadata.
+        ids: `target_ids` and `ranked`, int64 [K].
+    """
+    tensors = {name: np.ascontiguousarray(ids[name]) for name in TENSORS}
     write_atomically(path, save(tensors, metadata={KEY: canonical_json(meta).decode()}))
 
 
-def load_draft_vocab(path: Path) -> DraftVocab:
-    """Reads and checks a vocabulary.
+def read_draft_vocab(path: Path) -> tuple[DraftVocabMetadata, dict[str, Ids]]:
+    """Reads a draft-vocab file; the ids themselves are left to check.
+
+    Returns:
+        The metadata, and `target_ids` and `ranked`, int64 [K].
 
     Raises:
         FileFormatError: naming what is wrong.
@@ -56,32 +65,16 @@ def load_draft_vocab(path: Path) -> DraftVocab:
         raise FileFormatError(f"no file {str(path)!r}")
     try:
         with safe_open(str(path), "numpy") as file:
-            meta = _metadata(path, file.metadata() or {})
+            meta = read_metadata(
+                path, file.metadata() or {}, KEY, DraftVocabMetadata, "a draft-vocab file"
+            )
+            check_rows(meta.rows, path.name)
             _check_shapes(path, file, meta.rows)
-            target_ids, ranked = (file.get_tensor(name) for name in TENSORS)
+            ids = {name: file.get_tensor(name) for name in TENSORS}
     except (SafetensorError, OSError) as error:
         raise FileFormatError(f"{path} is not a safetensors file: {error}") from None
-    check_known(meta.filled, meta.coverage, len(ranked), path.name)
-    vocab = DraftVocab.from_ids(
-        ranked, rows=meta.rows, tokenizer=meta.tokenizer, coverage=meta.coverage, filled=meta.filled
-    )
-    if not np.array_equal(vocab.target_ids, target_ids) or vocab.fingerprint != meta.fingerprint:
-        raise FileFormatError(
-            f"{path}: target_ids, ranked and fingerprint do not agree",
-            expected="ascending ids, the same by rank, and their fingerprint",
-        )
-    return vocab
-
-
-def is_draft_vocab(metadata: dict[str, str]) -> bool:
-    """Whether the metadata of a safetensors file says that it is one."""
-    return KEY in metadata
-
-
-def _metadata(path: Path, metadata: dict[str, str]) -> _Meta:
-    meta = read_metadata(path, metadata, KEY, _Meta, "a draft-vocab file")
-    check_rows(meta.rows, path.name)
-    return meta
+    check_statistics(meta.filled, meta.coverage, len(ids["ranked"]), path.name)
+    return meta, ids
 
 
 def _check_shapes(path: Path, file: Any, rows: int) -> None:

@@ -1,13 +1,15 @@
-"""What a frequency file says about itself beside the counts: typed, and checked when read."""
+"""The typed metadata of our files, and checks that every reader of ids and counts shares."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from vocabfreq.errors import FileFormatError
+from vocabfreq.errors import FileFormatError, short_repr
 
 FORMAT = 1
+MAX_ROWS = 1 << 26  # largest V that a file may claim
 
 
 class TokenizerRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,32 +97,32 @@ def canonical_json(record: Any) -> bytes:
     return msgspec.json.encode(record, order="sorted")
 
 
-class Versioned(Protocol):
-    """Metadata that says its format."""
-
+class _Versioned(Protocol):
     @property
-    def format(self) -> int:
-        """Number of the format."""
+    def format(self) -> int: ...
 
 
-M = TypeVar("M", bound=Versioned)
+M = TypeVar("M", bound=_Versioned)
 
 
-def read_metadata(path: Path, metadata: dict[str, str], key: str, kind: type[M], what: str) -> M:
-    """The typed metadata of a safetensors file of ours, of format `FORMAT`.
+def read_metadata(
+    path: Path, metadata: Mapping[str, str], key: str, kind: type[M], description: str
+) -> M:
+    """Decodes the metadata of one of our safetensors files, which must have format `FORMAT`.
 
     Args:
         path: the file, for messages.
-        metadata: all of its metadata.
+        metadata: all metadata of the file.
         key: the key that holds ours.
-        kind: the type of what it holds.
-        what: what the file should be, for messages.
+        kind: the type to decode.
+        description: what the file should be, for messages.
 
     Raises:
-        FileFormatError: there is no such key, or it does not hold that, or of another format.
+        FileFormatError: the key is missing, its JSON does not fit the type, or its format is
+            another one.
     """
     if key not in metadata:
-        raise FileFormatError(f"{path} has no metadata key {key!r}", expected=what)
+        raise FileFormatError(f"{path} has no metadata key {key!r}", expected=description)
     try:
         meta = msgspec.json.decode(metadata[key], type=kind)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -132,3 +134,40 @@ def read_metadata(path: Path, metadata: dict[str, str], key: str, kind: type[M],
             hint="a newer vocabfreq may read it",
         )
     return meta
+
+
+def check_rows(rows: object, name: str) -> None:
+    """Checks a number of rows V that a file or a call gives.
+
+    Raises:
+        FileFormatError: it is no integer from 1 to `MAX_ROWS`.
+    """
+    if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows <= MAX_ROWS:
+        raise FileFormatError(
+            f"{name} says {short_repr(rows)} rows",
+            expected=f"a whole number from 1 to {MAX_ROWS:,}",
+        )
+
+
+def check_statistics(filled: int, coverage: Mapping[str, float], size: int, name: str) -> None:
+    """Checks the statistics that a file gives for a vocabulary of K ids.
+
+    Args:
+        filled: ids kept that were neither seen nor pinned.
+        coverage: share of tokens kept per source.
+        size: K.
+        name: of the file, for messages.
+
+    Raises:
+        FileFormatError: `filled` is not between 0 and K, or a share not between 0 and 1.
+    """
+    if not 0 <= filled <= size:
+        raise FileFormatError(
+            f"{name}: filled is {short_repr(filled)} of {size} ids", expected=f"0 to {size}"
+        )
+    for source, share in coverage.items():
+        if not 0 <= share <= 1:
+            raise FileFormatError(
+                f"{name}: coverage of {short_repr(source)} is {short_repr(share)}",
+                expected="0 to 1",
+            )

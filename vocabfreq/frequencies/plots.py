@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from vocabfreq.errors import SelectionError
+from vocabfreq.errors import SelectionError, require
 from vocabfreq.frequencies.table import FrequencyTable
-from vocabfreq.storage.extras import require
 
 PICTURES = (".png", ".svg", ".pdf", ".jpg", ".webp")
 SIZES = (8192, 16384, 32768, 65536)

@@ -17,14 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vocabfreq.errors import MissingExtraError, RefusedError, SelectionError
+from vocabfreq.errors import MissingExtraError, RefusedError, SelectionError, first_line
 from vocabfreq.formats import write
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.frequencies.file import NAME as FREQUENCIES
 from vocabfreq.frequencies.table import FrequencyTable
 from vocabfreq.hub.card import About, card_of, target_of
-from vocabfreq.storage.manifest import MANIFEST, manifest_of
-from vocabfreq.storage.resolve import first_line
+from vocabfreq.storage.manifest import MANIFEST, make_manifest
 
 CONFIG, CARD, PICTURE = "config.json", "README.md", "coverage.png"
 USUAL = (8192, 16384, 32768, 65536)
@@ -79,7 +78,7 @@ def contents_of(file: Path, about: About, sizes: Sequence[int] | None = None) ->
             remarks.append(f"no {PICTURE}: {first_line(error)}")
         files |= {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
     files[CARD] = card_of(table, vocabs, about, PICTURE in files).encode()
-    return Contents(files | {MANIFEST: manifest_of(files)}, tuple(remarks))
+    return Contents(files | {MANIFEST: make_manifest(files)}, tuple(remarks))
 
 
 def _check_names(table: FrequencyTable) -> None:

@@ -16,10 +16,10 @@ from vocabfreq.storage.manifest import (
     MANIFEST,
     is_published,
     leaves_folder,
-    limit_of,
     read_manifest,
+    size_limit,
 )
-from vocabfreq.storage.resolve import Folder, open_folder, unreachable
+from vocabfreq.storage.resolve import Folder, open_folder, unreachable_error
 
 MAX_FILES = 10_000
 
@@ -56,10 +56,10 @@ def listing_of(folder: Folder) -> Listing:
     if FREQUENCIES not in sums:
         raise FileFormatError(f"the {MANIFEST} of {folder.name} does not name {FREQUENCIES}")
     for name in sums:
-        if sizes.get(name, 0) > limit_of(name):
+        if sizes.get(name, 0) > size_limit(name):
             raise FileFormatError(
                 f"{folder.name}/{name} has {sizes[name]:,} bytes",
-                expected=f"at most {limit_of(name):,}; nothing was fetched",
+                expected=f"at most {size_limit(name):,}; nothing was fetched",
             )
     return Listing(sizes, sums)
 
@@ -68,7 +68,7 @@ def _sizes(folder: Folder) -> dict[str, int]:
     try:
         entries = _entries(folder)
     except Exception as failure:  # the client's errors share no base from version to version
-        raise unreachable(folder.name, failure, FileFormatError) from None
+        raise unreachable_error(folder.name, failure, FileFormatError) from None
     bad = [name for name in entries if leaves_folder(name)]
     if bad or len(entries) > MAX_FILES:
         told = f"a file called {bad[0]!r}" if bad else f"{len(entries):,} files"
@@ -139,7 +139,7 @@ def fetch(folder: Folder, listing: Listing) -> dict[str, Path]:
         raise FileFormatError(f"{folder.name} has no file {missing[0]!r}, which {MANIFEST} names")
     found = {name: path for name, path in paths.items() if path is not None}
     for name in listing.sums:
-        folder.compare(found[name], name)
+        folder.verify(found[name], name)
     return found
 
 

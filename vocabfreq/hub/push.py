@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vocabfreq.errors import HubError, RefusedError, VocabfreqError
+from vocabfreq.errors import HubError, RefusedError, VocabfreqError, first_line
 from vocabfreq.hub.card import About
 from vocabfreq.hub.contents import Contents, contents_of
 from vocabfreq.storage.manifest import MANIFEST, is_published
-from vocabfreq.storage.resolve import first_line, is_repo_name
+from vocabfreq.storage.resolve import is_repo_name
 
 DELAYS = (1.0, 2.0, 4.0, 8.0)  # seconds before each further try
 LONGEST = 60.0  # of what a server may ask for

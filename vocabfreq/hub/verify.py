@@ -13,7 +13,7 @@ from vocabfreq.frequencies.file import NAME as FREQUENCIES
 from vocabfreq.frequencies.table import FrequencyTable
 from vocabfreq.hub.contents import CONFIG, map_name
 from vocabfreq.hub.pull import fetch, listing_of
-from vocabfreq.storage.manifest import MANIFEST, is_published, read_manifest, sha256_of
+from vocabfreq.storage.manifest import MANIFEST, file_sha256, is_published, read_manifest
 from vocabfreq.storage.resolve import Folder, open_folder
 
 
@@ -126,7 +126,7 @@ def _folder(folder: Folder) -> Iterator[Check]:
 
 def _contents(root: Path, sums: dict[str, str]) -> Iterator[Check]:
     for name, wanted in sums.items():
-        found = sha256_of(root / name) if (root / name).is_file() else "no such file"
+        found = file_sha256(root / name) if (root / name).is_file() else "no such file"
         if found != wanted:
             raise FileFormatError(f"{name}: {found}", expected=f"sha256 {wanted}")
     yield Check("sha256", f"{len(sums)} files as {MANIFEST} says")

@@ -6,7 +6,7 @@
 >>> sampler(hidden)  # [B, H] → target ids [B]
 """
 
-from vocabfreq.storage.extras import require
+from vocabfreq.errors import require
 
 require("torch", "runtime")
 

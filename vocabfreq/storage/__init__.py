@@ -1,5 +1,6 @@
-"""Files on disk and on the Hub: written whole or not at all, checked against SHA-256 sums.
+"""Files on disk and on the Hub, whatever they contain.
 
-In goes a path, or `owner/name[@revision]`; out comes a local file whose size and checksum were
-verified. What a file means is left to the rooms above.
+`atomic` writes files and folders whole or not at all; `resolve` turns a path or
+`owner/name[@revision]` into local files, downloaded and compared with the SHA-256 sums that
+`manifest` reads. What a file means is left to the rooms above.
 """

@@ -1,6 +1,6 @@
-r"""SHA256SUMS: which files a published folder has and what is in them, as `sha256sum` writes it.
+r"""SHA256SUMS: the files of a published folder and their checksums, in the format of `sha256sum`.
 
->>> manifest_of({"a.txt": b"hello"})
+>>> make_manifest({"a.txt": b"hello"})
 b'2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824  a.txt\n'
 """
 
@@ -20,23 +20,23 @@ _LINE = re.compile(r"(?P<sha256>[0-9a-f]{64}) [ *](?P<name>.+)")
 
 
 def leaves_folder(name: str) -> bool:
-    """Whether a relative file name could be anywhere else than inside its folder."""
+    """Whether a relative file name could point outside its folder."""
     path = PurePosixPath(name)
     odd = any(character in name for character in "\\:\0")
     return odd or not name or path.is_absolute() or ".." in path.parts
 
 
-def manifest_of(files: Mapping[str, bytes]) -> bytes:
-    """The manifest of some files, sorted by name."""
+def make_manifest(files: Mapping[str, bytes]) -> bytes:
+    """The manifest of files (name → content), sorted by name."""
     sums = {name: hashlib.sha256(files[name]).hexdigest() for name in sorted(files)}
     return "".join(f"{sha256}  {name}\n" for name, sha256 in sums.items()).encode()
 
 
 def read_manifest(path: Path) -> dict[str, str]:
-    """File name → sha256 in hex.
+    """Reads a manifest as file name → sha256 in hex.
 
     Raises:
-        FileFormatError: it is no manifest, too large, names a file twice or one outside the folder.
+        FileFormatError: it is no manifest, too large, or names a file twice or outside the folder.
     """
     if path.stat().st_size > MAX_BYTES:
         raise FileFormatError(f"{path.name} is larger than {MAX_BYTES:,} bytes")
@@ -53,18 +53,18 @@ def read_manifest(path: Path) -> dict[str, str]:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a file has only this name: no `./x`, no `a//b`; and is not the manifest itself."""
+    """Whether a name is normalised (no `./x`, no `a//b`), and not the manifest itself."""
     return not leaves_folder(name) and PurePosixPath(name).as_posix() == name != MANIFEST
 
 
-def sha256_of(path: Path) -> str:
+def file_sha256(path: Path) -> str:
     """SHA-256 of a file, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def limit_of(name: str) -> int:
-    """Bytes that a file of this name may have; weights and frequencies may be large, lists not."""
+def size_limit(name: str) -> int:
+    """Largest accepted size of a file of this name in bytes."""
     if name == MANIFEST:
         return MAX_BYTES
     if name == "vocab_freq.safetensors":
@@ -73,5 +73,5 @@ def limit_of(name: str) -> int:
 
 
 def is_published(name: str) -> bool:
-    """Whether a file of this name can be one that `vocabfreq push` made."""
+    """Whether `vocabfreq push` makes files of this name."""
     return _PUBLISHED.fullmatch(name) is not None

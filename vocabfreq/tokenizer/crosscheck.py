@@ -1,15 +1,14 @@
-"""A sample of every shard is encoded again by the reference; one difference raises the alarm.
+"""Guards the fast engine with the reference: by Unicode version, and by a sample of every shard.
 
-What is known to differ never gets here: `rare` sends it to the reference beforehand. The sample is
-for what nobody knows yet, and takes texts beyond ASCII first.
-
-Texts on which two engines of different age may disagree, told apart before anyone encodes them.
-
-An engine splits and normalises by the Unicode tables that it was built with. A code point that is
-newer than one engine's tables is a letter to one and nothing to the other. (Seen with gigatoken
+An engine splits and normalises text by the Unicode tables that it was built with. A code point that
+is newer than the tables of one engine is a letter to the other only. (Measured with gigatoken
 0.10.0 and tokenizers 0.23.3: some 4,700 code points, nearly all of them new in Unicode 17, and
-with NFC also combining marks younger than the older engine's tables.) Such texts are so rare that
-they all can go to the reference, whatever the sample would have caught.
+with NFC also combining marks newer than the older engine's tables.) Texts with such code points are
+so rare that the reference encodes all of them; `find_texts_with_new_code_points` finds them before
+anything is encoded.
+
+`CrossCheck` looks for differences that nobody knows yet: it encodes a sample of each shard again,
+texts beyond ASCII first, and one difference raises `EncoderMismatchError`.
 """
 
 import unicodedata
@@ -21,50 +20,116 @@ import numpy.typing as npt
 
 from vocabfreq.tokenizer.encoders import Encoded, TokenizersEncoder
 
-_OLD = unicodedata.ucd_3_2_0
-_FIRST = 0x340  # below it nothing is young
-_FIRST_LEAD = 0xCD  # the byte with which UTF-8 begins U+0340
+SAMPLE_SHARE = 0.0005
+FIRST_SHARD_BYTES = 256 << 10  # checked of the first shard of a source, whatever its size
+_MAX_CANDIDATES = 1024
+_MAX_CODE_POINTS = 8
+
+_UNICODE_3_2 = unicodedata.ucd_3_2_0
+_FIRST_CODE_POINT = 0x340  # below it none is new
+_FIRST_LEAD_BYTE = 0xCD  # of U+0340 in UTF-8
 _DENSE = 0.1
-_EMPTY_PLANES = range(4, 14)  # without a single character
+_EMPTY_PLANES = range(4, 14)  # without an assigned character
 
 
-def rare_texts(texts: list[str], utf8: list[bytes]) -> list[int]:
-    """Indices of the texts that hold a young code point, ascending.
+class EncoderMismatchError(Exception):
+    """The fast engine and the reference disagree on a text.
 
-    Young is what Python's Unicode tables do not know, and a mark or composed character that
-    Unicode 3.2 did not know.
+    Attributes:
+        code_points: where they differ, such as `U+1F6DD`.
+        checked: texts checked, this one included.
+    """
+
+    def __init__(self, code_points: list[str], checked: int) -> None:
+        super().__init__(", ".join(code_points))
+        self.code_points, self.checked = code_points, checked
+
+
+@dataclass
+class CrossCheck:
+    """Encodes samples again by the reference and compares.
+
+    Attributes:
+        reference: the engine that is right.
+        budget: bytes that may be checked now; grows with the text that is encoded.
+        checked: texts checked so far.
+    """
+
+    reference: TokenizersEncoder
+    budget: float = 0.0
+    checked: int = field(default=0, init=False)
+
+    def check(self, texts: list[str], encoded: Encoded) -> None:
+        """Checks as much of a batch as the budget allows.
+
+        Raises:
+            EncoderMismatchError: naming the code points on which the engines differ.
+        """
+        self.budget += sum(map(len, texts)) * SAMPLE_SHARE
+        sample = self._sample(texts)
+        if not sample:
+            return
+        expected = self.reference.encode([texts[index] for index in sample])
+        for number, index in enumerate(sample):
+            if not np.array_equal(encoded[index], expected[number]):
+                points = self._differing_code_points(texts[index], encoded[index])
+                raise EncoderMismatchError(points, self.checked + number + 1)
+        self.checked += len(sample)
+
+    def _sample(self, texts: list[str]) -> list[int]:
+        """Indices of texts that fit the budget, those beyond ASCII first, and takes their bytes."""
+        candidates = range(min(len(texts), _MAX_CANDIDATES))
+        sample = []
+        for index in sorted(candidates, key=lambda i: texts[i].isascii()):
+            if len(texts[index]) > self.budget:
+                continue
+            size = len(texts[index].encode())
+            if size <= self.budget:
+                self.budget -= size
+                sample.append(index)
+        return sorted(sample)
+
+    def _differing_code_points(self, text: str, ids: npt.NDArray[np.uint32]) -> list[str]:
+        """The characters around the first difference, only those beyond ASCII if there are any."""
+        encoding = self.reference.tokenizer.encode(text, add_special_tokens=False)
+        expected = np.asarray(encoding.ids, np.uint32)
+        common = min(len(expected), len(ids))
+        differs = np.flatnonzero(expected[:common] != ids[:common])
+        first = int(differs[0]) if len(differs) else max(common - 1, 0)
+        around = encoding.offsets[max(first - 1, 0) : first + 3] or [(0, len(text))]
+        span = text[around[0][0] : around[-1][1]] or text
+        characters = [c for c in span if not c.isascii()] or list(span)
+        return [f"U+{ord(c):04X}" for c in dict.fromkeys(characters)][:_MAX_CODE_POINTS]
+
+
+def find_texts_with_new_code_points(texts: list[str], utf8: list[bytes]) -> list[int]:
+    """Indices of the texts that engines of different age may encode differently, ascending.
+
+    New is what Python's Unicode tables do not assign, and a combining mark or composed character
+    that Unicode 3.2 did not assign.
 
     Args:
         texts: the texts.
         utf8: the same in UTF-8.
     """
-    wide = [n for n, text in enumerate(texts) if not text.isascii()]
-    if not wide:
+    candidates = [n for n, text in enumerate(texts) if not text.isascii()]
+    if not candidates:
         return []
-    parts = [utf8[n] for n in wide]
+    parts = [utf8[n] for n in candidates]
     data = np.frombuffer(b"".join(parts) + b"\0\0\0", np.uint8)
-    leads = np.flatnonzero(data >= _FIRST_LEAD)
-    if len(leads) > len(data) * _DENSE:
-        return _by_character(texts, wide)
-    places = leads[_are_young(_code_points(data, leads))]
-    return _owners(places, [len(part) for part in parts], wide)
+    leads = np.flatnonzero(data >= _FIRST_LEAD_BYTE)
+    if len(leads) <= len(data) * _DENSE:
+        positions = leads[_are_new(_decode(data, leads))]
+    else:  # most characters have to be looked at: let Python decode them
+        parts = [texts[n].encode("utf-32-le") for n in candidates]
+        code_points = np.frombuffer(b"".join(parts), np.uint32)
+        positions = 4 * np.flatnonzero(_are_new(code_points))
+    found = np.searchsorted(np.cumsum([len(part) for part in parts]), positions, side="right")
+    return [candidates[n] for n in np.unique(found).tolist()]
 
 
-def _by_character(texts: list[str], wide: list[int]) -> list[int]:
-    """The same for scripts of which most characters have to be looked at."""
-    characters = "".join(texts[n] for n in wide).encode("utf-32-le")
-    places = np.flatnonzero(_are_young(np.frombuffer(characters, np.uint32)))
-    return _owners(places, [len(texts[n]) for n in wide], wide)
-
-
-def _owners(places: npt.NDArray[np.intp], lengths: list[int], wide: list[int]) -> list[int]:
-    """The texts in which the places of the joined texts lie."""
-    found = np.searchsorted(np.cumsum(lengths), places, side="right")
-    return [wide[n] for n in np.unique(found).tolist()]
-
-
-def _code_points(data: npt.NDArray[np.uint8], leads: npt.NDArray[np.intp]) -> npt.NDArray[np.int32]:
-    """The code points that begin at the given bytes of UTF-8; each is of two to four bytes."""
+def _decode(data: npt.NDArray[np.uint8], leads: npt.NDArray[np.intp]) -> npt.NDArray[np.int32]:
+    """The code points whose UTF-8, of two to four bytes, starts at the given positions."""
     lead = data[leads].astype(np.int32)
     second, third = (data[leads + n].astype(np.int32) & 0x3F for n in (1, 2))
     points = (lead & 0x1F) << 6 | second
@@ -76,15 +141,15 @@ def _code_points(data: npt.NDArray[np.uint8], leads: npt.NDArray[np.intp]) -> np
     return points
 
 
-def _are_young(points: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+def _are_new(points: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
     planes = (int(points.max()) >> 16) + 1 if len(points) else 1
-    young: npt.NDArray[np.bool_] = _young(planes)[points]
-    return young
+    new: npt.NDArray[np.bool_] = _new_code_points(planes)[points]
+    return new
 
 
 @cache
-def _young(planes: int) -> npt.NDArray[np.bool_]:
-    """Which code points of the first planes are young, bool [0x10000 * planes]."""
+def _new_code_points(planes: int) -> npt.NDArray[np.bool_]:
+    """Which code points of the first planes are new, bool [0x10000 * planes]."""
     return np.concatenate([_plane(number) for number in range(planes)])
 
 
@@ -93,84 +158,11 @@ def _plane(number: int) -> npt.NDArray[np.bool_]:
     if number in _EMPTY_PLANES:
         return np.ones(0x10000, bool)
     points = range(number << 16, number + 1 << 16)
-    return np.fromiter((point >= _FIRST and _is_young(chr(point)) for point in points), bool)
+    return np.fromiter((p >= _FIRST_CODE_POINT and _is_new(chr(p)) for p in points), bool)
 
 
-def _is_young(char: str) -> bool:
+def _is_new(char: str) -> bool:
     if unicodedata.category(char) == "Cn":
         return True
     composes = unicodedata.combining(char) or unicodedata.decomposition(char)[:1].isalnum()
-    return bool(composes) and _OLD.category(char) == "Cn"
-
-
-SHARE = 0.0005
-FLOOR_BYTES = 256 << 10  # the first shard of a source gets this much, whatever its size
-CANDIDATES = 1024
-NAMED_CODE_POINTS = 8
-
-
-class EncoderMismatchError(Exception):
-    """The fast engine and the reference disagree on a text."""
-
-    def __init__(self, code_points: list[str], checked: int) -> None:
-        super().__init__(", ".join(code_points))
-        self.code_points, self.checked = code_points, checked
-
-
-@dataclass
-class CrossCheck:
-    """Compares samples of what the fast engine gave with the reference.
-
-    Attributes:
-        reference: the engine that is right.
-        budget: bytes that may be checked now; grows with what is counted.
-        checked: texts checked so far.
-    """
-
-    reference: TokenizersEncoder
-    budget: float = 0.0
-    checked: int = field(default=0, init=False)
-
-    def check(self, texts: list[str], encoded: Encoded) -> None:
-        """Checks what the budget allows of a batch.
-
-        Raises:
-            EncoderMismatchError: naming the code points on which the engines differ.
-        """
-        self.budget += sum(map(len, texts)) * SHARE
-        chosen = self._choose(texts)
-        if not chosen:
-            return
-        expected = self.reference.encode([texts[i] for i in chosen])
-        for place, index in enumerate(chosen):
-            got = encoded.ids[encoded.offsets[index] : encoded.offsets[index + 1]]
-            want = expected.ids[expected.offsets[place] : expected.offsets[place + 1]]
-            if not np.array_equal(got, want):
-                points = self._code_points(texts[index], got)
-                raise EncoderMismatchError(points, self.checked + place + 1)
-        self.checked += len(chosen)
-
-    def _choose(self, texts: list[str]) -> list[int]:
-        """Of the first texts those beyond ASCII, then the others, while budget is left."""
-        candidates = range(min(len(texts), CANDIDATES))
-        chosen = []
-        for index in sorted(candidates, key=lambda i: texts[i].isascii()):
-            if len(texts[index]) > self.budget:
-                continue
-            size = len(texts[index].encode())
-            if size <= self.budget:
-                self.budget -= size
-                chosen.append(index)
-        return sorted(chosen)
-
-    def _code_points(self, text: str, got: npt.NDArray[np.uint32]) -> list[str]:
-        """The characters at the first difference, rare ones if there are any."""
-        encoding = self.reference.tokenizer.encode(text, add_special_tokens=False)
-        want = np.asarray(encoding.ids, np.uint32)
-        same = min(len(want), len(got))
-        differs = np.flatnonzero(want[:same] != got[:same])
-        first = int(differs[0]) if len(differs) else max(same - 1, 0)
-        around = encoding.offsets[max(first - 1, 0) : first + 3] or [(0, len(text))]
-        span = text[around[0][0] : around[-1][1]] or text
-        rare = [c for c in span if not c.isascii()] or list(span)
-        return [f"U+{ord(c):04X}" for c in dict.fromkeys(rare)][:NAMED_CODE_POINTS]
+    return bool(composes) and _UNICODE_3_2.category(char) == "Cn"

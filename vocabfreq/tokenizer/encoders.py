@@ -1,7 +1,8 @@
-"""Text batches → token ids: the fast engine, the reference engine, the check between them.
+"""Text batches → token ids, by a fast engine or by the reference.
 
-The truth is `tokenizers.Tokenizer.encode(text, add_special_tokens=False)`, a text at a time, with
-the padding and truncation of tokenizer.json switched off. Whatever is faster must agree with it.
+The reference is `tokenizers.Tokenizer.encode(text, add_special_tokens=False)`, a text at a time,
+with the padding and truncation of tokenizer.json switched off. Every faster engine must give the
+same ids; `crosscheck` compares them.
 """
 
 from dataclasses import dataclass
@@ -13,17 +14,17 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from vocabfreq.errors import TokenizerError
+from vocabfreq.errors import TokenizerError, first_line
 
 EncoderName = Literal["auto", "gigatoken", "tokenizers"]
 
-BATCH_BYTES = 1 << 20
-SLOWER = "counting with tokenizers, which is often 20 times slower or more"
-REBUILD_BYTES = 2 << 30  # gigatoken's caches grow for as long as it lives
+_BATCH_BYTES = 1 << 20
+_SLOWER = "counting with tokenizers, which is often 20 times slower or more"
+_REBUILD_BYTES = 2 << 30  # gigatoken's caches grow without bound
 
 
 class EncoderFailedError(Exception):
-    """The fast engine broke down; the reference can still count the shard."""
+    """The fast engine failed; the reference can still count the shard."""
 
 
 @dataclass(frozen=True)
@@ -38,21 +39,23 @@ class Encoded:
     ids: npt.NDArray[np.uint32]
     offsets: npt.NDArray[np.int64]
 
+    def __getitem__(self, index: int) -> npt.NDArray[np.uint32]:
+        """The ids of one text."""
+        return self.ids[self.offsets[index] : self.offsets[index + 1]]
 
-def replaced(encoded: Encoded, places: list[int], by: Encoded) -> Encoded:
-    """The same batch with the ids of some texts taken from another one.
+    def replace(self, indices: list[int], other: "Encoded") -> "Encoded":
+        """The same batch with the ids of some texts taken from another one.
 
-    Args:
-        encoded: all texts.
-        places: ascending indices of the texts that are replaced.
-        by: only those texts.
-    """
-    texts = np.split(encoded.ids, encoded.offsets[1:-1])
-    for number, place in enumerate(places):
-        texts[place] = by.ids[by.offsets[number] : by.offsets[number + 1]]
-    offsets = np.zeros_like(encoded.offsets)
-    np.cumsum([len(ids) for ids in texts], out=offsets[1:])
-    return Encoded(np.concatenate(texts), offsets)
+        Args:
+            indices: ascending indices of the texts to replace.
+            other: those texts alone, in the same order.
+        """
+        texts = np.split(self.ids, self.offsets[1:-1])
+        for number, index in enumerate(indices):
+            texts[index] = other[number]
+        offsets = np.zeros_like(self.offsets)
+        np.cumsum([len(ids) for ids in texts], out=offsets[1:])
+        return Encoded(np.concatenate(texts), offsets)
 
 
 class TokenizersEncoder:
@@ -61,7 +64,7 @@ class TokenizersEncoder:
     Attributes:
         name: of the engine.
         version: of its package.
-        remark: what a person should know about its choice, "" for nothing.
+        remark: warning for the user when `auto` falls back to this engine, else "".
     """
 
     name = "tokenizers"
@@ -72,14 +75,14 @@ class TokenizersEncoder:
 
     @cached_property
     def tokenizer(self) -> Any:
-        """The `tokenizers.Tokenizer`, loaded when first needed."""
+        """The `tokenizers.Tokenizer`, loaded at the first use."""
         return load_reference(self.path)
 
     def encode(self, texts: list[str]) -> Encoded:
         """Encodes in batches capped by bytes, since an Encoding is many times its text."""
         parts: list[npt.NDArray[np.uint32]] = []
         lengths: list[int] = []
-        for batch in _capped(texts):
+        for batch in _batches(texts):
             for encoding in self.tokenizer.encode_batch_fast(batch, add_special_tokens=False):
                 parts.append(np.asarray(encoding.ids, np.uint32))
                 lengths.append(len(parts[-1]))
@@ -105,11 +108,11 @@ def load_reference(path: Path) -> Any:
     return tokenizer
 
 
-def _capped(texts: list[str]) -> list[list[str]]:
+def _batches(texts: list[str]) -> list[list[str]]:
     batches: list[list[str]] = [[]]
     size = 0
     for text in texts:
-        if size + len(text) > BATCH_BYTES and batches[-1]:
+        if size + len(text) > _BATCH_BYTES and batches[-1]:
             batches.append([])
             size = 0
         batches[-1].append(text)
@@ -134,46 +137,42 @@ class GigatokenEncoder:
 
     def _build(self) -> None:
         try:
-            # gigatoken imports it in its first call, and hands out lists when that is cut short.
+            # gigatoken imports it in its first call, and returns lists when Ctrl-C interrupts that.
             import awkward  # noqa: F401
             import gigatoken
 
             self._tokenizer = gigatoken.Tokenizer.from_json(self.path.read_bytes())
         except (KeyboardInterrupt, SystemExit):  # Ctrl-C, SIGTERM
             raise
-        except BaseException as error:  # a Rust panic is no Exception
-            raise EncoderFailedError(_first_line(error)) from None
+        except BaseException as error:  # a Rust panic is not an Exception
+            raise EncoderFailedError(first_line(error)) from None
         self._fed = 0
 
     def encode(self, texts: list[bytes]) -> Encoded:
-        """Encodes UTF-8 on the calling thread; the caller runs several processes instead."""
-        if self._fed > REBUILD_BYTES:
+        """Encodes UTF-8 on the calling thread; callers run several processes for more speed."""
+        if self._fed > _REBUILD_BYTES:
             self._build()
         self._fed += sum(map(len, texts))
         try:
             encoded = self._tokenizer.encode_batch(texts, parallel=False)
-            if isinstance(encoded, list):  # it has swallowed Ctrl-C while it made an array
+            if isinstance(encoded, list):  # gigatoken swallowed Ctrl-C, see above
                 raise KeyboardInterrupt
             layout = encoded.layout
         except (KeyboardInterrupt, SystemExit):  # Ctrl-C, SIGTERM
             raise
         except BaseException as error:
-            raise EncoderFailedError(_first_line(error)) from None
+            raise EncoderFailedError(first_line(error)) from None
         return Encoded(np.asarray(layout.content.data), np.asarray(layout.offsets.data))
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 Encoder = TokenizersEncoder | GigatokenEncoder
 
 
 def make_encoder(name: EncoderName, path: Path) -> Encoder:
-    """The engine asked for; `auto` takes the fast one where it works.
+    """Opens an engine by name; `auto` is the fast one, or the reference where that fails.
 
     Raises:
-        TokenizerError: `gigatoken` was asked for by name and cannot do it.
+        TokenizerError: the name is `gigatoken`, and gigatoken does not cover this tokenizer.
     """
     if name == "tokenizers":
         return TokenizersEncoder(path)
@@ -185,4 +184,4 @@ def make_encoder(name: EncoderName, path: Path) -> Encoder:
                 f"gigatoken cannot take this tokenizer: {error}",
                 hint="use --encoder auto, which falls back to tokenizers",
             ) from None
-        return TokenizersEncoder(path, f"{SLOWER} (gigatoken cannot: {error})")
+        return TokenizersEncoder(path, f"{_SLOWER} (gigatoken failed: {error})")

@@ -10,7 +10,7 @@ slows down does so for all; a ratio is the median of the ratios of the turns. Ne
 (`vocabfreq[runtime]`).
 """
 
-from vocabfreq.storage.extras import require
+from vocabfreq.errors import require
 
 require("torch", "runtime")
 

@@ -16,9 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from vocabfreq.errors import EvaluationError, VocabfreqError
+from vocabfreq.errors import EvaluationError, VocabfreqError, require
 from vocabfreq.measure.eval.plan import RunResult
-from vocabfreq.storage.extras import require
 
 
 class Case(NamedTuple):

@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vocabfreq.errors import EvaluationError, MismatchError
+from vocabfreq.errors import EvaluationError, MismatchError, require
 from vocabfreq.measure.eval.plan import Prompt
-from vocabfreq.storage.extras import require
 
 DTYPES = ("bfloat16", "float16", "float32")
 

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vocabfreq.errors import SelectionError
+from vocabfreq.errors import SelectionError, require
 from vocabfreq.frequencies.plots import PICTURES
 from vocabfreq.measure.eval.report import Row
-from vocabfreq.storage.extras import require
 
 
 def check_picture(path: Path) -> None:

