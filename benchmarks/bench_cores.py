@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from vocabfreq.corpus import sources as cutting
+from vocabfreq.corpus import sources
 from vocabfreq.counting.build import count_part
 from vocabfreq.counting.merging import merge_partials
 from vocabfreq.counting.plan import CountOptions, make_plan
@@ -29,7 +29,7 @@ from vocabfreq.tokenizer.info import load_tokenizer
 
 def step(corpus: str, tokenizer: str, shards: int, workers: int) -> dict[str, Any]:
     """Plans, counts and merges here; tells the seconds of each, and the size of partial files."""
-    cutting.SHARDS_PER_FILE, cutting.SMALLEST, cutting.LARGEST = shards, 1, 1 << 62
+    sources.SHARDS_PER_FILE, sources.MIN_SHARD_BYTES, sources.MAX_SHARD_BYTES = shards, 1, 1 << 62
     with tempfile.TemporaryDirectory() as folder:
         options = CountOptions(work_dir=Path(folder) / "parts", workers=workers)
         plan = make_plan([f"text={corpus}"], load_tokenizer(tokenizer), options)

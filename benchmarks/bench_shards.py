@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from vocabfreq.corpus import sources as cutting
+from vocabfreq.corpus import sources
 from vocabfreq.corpus.sources import parse_source
 from vocabfreq.counting.build import count_part
 from vocabfreq.counting.merging import merge_partials
 from vocabfreq.counting.plan import CountOptions, load_plan, make_plan, save_plan
-from vocabfreq.counting.progress import standing_of
+from vocabfreq.counting.progress import plan_progress
 from vocabfreq.tokenizer.info import load_tokenizer
 
 STEPS = ("plan", "load", "count", "again", "status", "merge", "vectors", "naive merge")
@@ -42,10 +42,10 @@ def make_corpus(folder: Path, shards: int) -> None:
 def plan(folder: Path, tokenizer: str) -> int:
     """Writes the plan; returns its bytes."""
     # Small files are put together, and larger ones cut, by this: so each file is one shard.
-    cutting.SMALLEST = max(path.stat().st_size for path in folder.glob("*.jsonl"))
+    sources.MIN_SHARD_BYTES = max(path.stat().st_size for path in folder.glob("*.jsonl"))
     options = CountOptions(work_dir=folder / "parts")
     made = make_plan([parse_source(f"tiny={folder}/*.jsonl")], load_tokenizer(tokenizer), options)
-    save_plan(made, folder / "plan.json", tokenizer, None)
+    save_plan(made, folder / "plan.json")
     return (folder / "plan.json").stat().st_size
 
 
@@ -59,7 +59,7 @@ def vectors(folder: Path) -> int:
     """Full vectors, one a shard, as scripts keep them; returns their bytes."""
     (folder / "vectors").mkdir()
     loaded = load_plan(folder / "plan.json")
-    vector = np.zeros(loaded.job.rows, np.int64)
+    vector = np.zeros(loaded.tokenizer.rows, np.int64)
     for n in range(len(loaded.shards)):
         np.save(folder / "vectors" / f"{n}.npy", vector)
     return vector.nbytes * len(loaded.shards)
@@ -75,7 +75,7 @@ def step(name: str, folder: Path, tokenizer: str) -> dict[str, Any]:
         "load": lambda: len(load_plan(path).shards),
         "count": lambda: count_part(loaded, 0, 1),  # type: ignore[arg-type]
         "again": lambda: count_part(loaded, 0, 1),  # type: ignore[arg-type]
-        "status": lambda: len(standing_of(loaded).missing),  # type: ignore[arg-type]
+        "status": lambda: len(plan_progress(loaded).missing),  # type: ignore[arg-type]
         "merge": lambda: merge_partials(loaded, work_dir).table.sources[0].tokens,  # type: ignore[arg-type]
         "vectors": lambda: vectors(folder),
         "naive merge": lambda: naive_merge(folder),
