@@ -233,20 +233,13 @@ def _suggestions(folder: str) -> dict[str, Any]:
         names = sorted(p.name for p in Path(folder).iterdir())
     except OSError:
         return {"hint": f"there is no folder {folder!r}"}
-    readable = [name for name in names if _is_readable(name)] or names
+    readable = [n for n in names if SUFFIXES.keys() & Path(n.lower()).suffixes[-2:]] or names
     more = f" and {len(readable) - _LISTED} more" if len(readable) > _LISTED else ""
     listed = ", ".join(readable[:_LISTED]) + more if readable else "nothing"
     return {
         "expected": "a file, or a glob such as 'folder/*.jsonl'",
         "hint": f"in {folder!r} there is: {listed}",
     }
-
-
-def _is_readable(name: str) -> bool:
-    try:
-        return bool(format_of(name))
-    except SourceError:
-        return False
 
 
 class StandardInput(io.RawIOBase):

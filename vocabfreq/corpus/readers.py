@@ -6,10 +6,9 @@ Parquet, Arrow and streamed Hub files are read by `columnar`.
 """
 
 import json
-import queue
-import threading
 from collections.abc import Generator, Iterator
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -42,9 +41,7 @@ if TYPE_CHECKING:
 
 MAX_JSON = 1 << 30
 ROWS_AT_ONCE = 4096
-BLOCKS_AHEAD = 1
 Batches = Iterator[Batch | IdBatch]
-T = TypeVar("T")
 
 
 def read_piece(
@@ -276,28 +273,29 @@ def record_blocks(
     position = start - len(separator) if start else 0
     rest = b""
     inside_earlier_record = start > 0
-    for chunk in _chunks(read):
-        if chunk is None:  # a truncated end
-            if rest and not inside_earlier_record and separator == b"\n" and _is_json(rest):
-                yield rest
-            continue
-        rest += chunk
-        if inside_earlier_record:
-            end = rest.find(separator)
-            inside_earlier_record = end < 0
-            # Without a separator yet, its first bytes may be there.
-            drop = max(len(rest) - len(separator) + 1, 0) if end < 0 else end + len(separator)
-            position, rest = position + drop, rest[drop:]
+    try:
+        for chunk in _chunks(read):
+            rest += chunk
             if inside_earlier_record:
-                continue
-        if stop is not None and position >= stop:
-            return
-        block, rest = _split(rest, separator, None if stop is None else stop - position)
-        position += len(block)
-        if block:
-            yield block
-        if stop is not None and position >= stop:
-            return
+                end = rest.find(separator)
+                inside_earlier_record = end < 0
+                # Without a separator yet, its first bytes may be there.
+                drop = max(len(rest) - len(separator) + 1, 0) if end < 0 else end + len(separator)
+                position, rest = position + drop, rest[drop:]
+                if inside_earlier_record:
+                    continue
+            if stop is not None and position >= stop:
+                return
+            block, rest = _split(rest, separator, None if stop is None else stop - position)
+            position += len(block)
+            if block:
+                yield block
+            if stop is not None and position >= stop:
+                return
+    except TruncatedError:
+        if separator == b"\n" and not inside_earlier_record and _is_json(rest):
+            yield rest
+        raise
     if rest and not inside_earlier_record:
         yield rest
 
@@ -322,49 +320,28 @@ def _is_json(data: bytes) -> bool:
         return False
 
 
-def _chunks(read: Read) -> Iterator[bytes | None]:
-    """Chunks of about `BLOCK` bytes; None comes before the TruncatedError of a truncated end."""
-    while True:
-        parts: list[bytes] = []
-        size = 0
-        try:
-            while size < BLOCK and (part := read(BLOCK - size)):
-                parts.append(part)
-                size += len(part)
-        except TruncatedError:
-            yield b"".join(parts)
-            yield None
-            raise
-        if not parts:
-            return
+def _chunks(read: Read) -> Iterator[bytes]:
+    """Chunks of about `BLOCK` bytes; what comes before a truncated end is a chunk too."""
+    parts: list[bytes] = []
+    size = 0
+    try:
+        while part := read(BLOCK - size):
+            parts.append(part)
+            size += len(part)
+            if size >= BLOCK:
+                yield b"".join(parts)
+                parts, size = [], 0
+    except TruncatedError:
+        yield b"".join(parts)
+        raise
+    if parts:
         yield b"".join(parts)
 
 
-def _read_ahead(items: Iterator[T]) -> Iterator[T]:
-    """The same items, produced by a thread that runs a little ahead of its consumer."""
-    handover: queue.Queue[Any] = queue.Queue(BLOCKS_AHEAD)
-    stopped = threading.Event()
-    thread = threading.Thread(target=_produce, args=(items, handover, stopped), daemon=True)
-    thread.start()
-    try:
-        while (got := handover.get())[0]:
-            yield got[1]
-        if got[1] is not None:
-            raise got[1]
-    finally:
-        stopped.set()
-        while not handover.empty():
-            handover.get_nowait()
-        thread.join()
-
-
-def _produce(items: Iterator[Any], handover: "queue.Queue[Any]", stopped: threading.Event) -> None:
-    failure: BaseException | None = None
-    try:
-        for item in items:
-            handover.put((True, item))
-            if stopped.is_set():
-                return
-    except BaseException as error:
-        failure = error
-    handover.put((False, failure))
+def _read_ahead(items: Iterator[bytes]) -> Iterator[bytes]:
+    """The same items; a thread produces the next one while the consumer works on the last."""
+    with ThreadPoolExecutor(1) as thread:
+        upcoming = thread.submit(next, items, None)
+        while (item := upcoming.result()) is not None:
+            upcoming = thread.submit(next, items, None)
+            yield item

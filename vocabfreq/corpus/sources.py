@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, get_args
 
-import msgspec
-
 from vocabfreq.corpus.files import (
     BLOCK,
     BOM,
@@ -207,10 +205,6 @@ def _head(file: InputFile) -> bytes:
 
 
 def _load_or_none(line: bytes) -> Any:
-    try:
-        return msgspec.json.decode(line)
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
-        pass
     try:
         return load_line(line)
     except BadRowError:

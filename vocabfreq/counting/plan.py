@@ -116,7 +116,8 @@ class Plan:
     @property
     def worker_config(self) -> WorkerConfig:
         """What all shards share."""
-        return _worker_config(self.tokenizer, self.options)
+        info, options = self.tokenizer, self.options
+        return WorkerConfig(info.path, info.sha256, info.rows, options.holdout, options.encoder)
 
     @property
     def bytes(self) -> int:
@@ -156,8 +157,7 @@ def make_plan(
     parsed = tuple(s if isinstance(s, Source) else parse_source(str(s)) for s in given)
     _check_names(parsed, options.weights or {})
     shards = tuple(s for n, source in enumerate(parsed) for s in plan_source(n, source))
-    config = _worker_config(info, options)
-    keys = tuple(_fingerprint(shard, config) for shard in shards)
+    keys = tuple(_fingerprint(shard, info, options) for shard in shards)
     return Plan(parsed, shards, keys, info, spec, options)
 
 
@@ -179,14 +179,10 @@ def _check_names(sources: tuple[Source, ...], weights: Mapping[str, float]) -> N
             raise SourceError(f"a weight for {name!r}", expected=f"one of {', '.join(names)}")
 
 
-def _worker_config(info: TokenizerInfo, options: CountOptions) -> WorkerConfig:
-    return WorkerConfig(info.path, info.sha256, info.rows, options.holdout, options.encoder)
-
-
-def _fingerprint(shard: Shard, config: WorkerConfig) -> str:
+def _fingerprint(shard: Shard, info: TokenizerInfo, options: CountOptions) -> str:
     """The name of a shard's partial file; shards with equal ones have equal counts."""
-    options = [config.sha256, config.rows, config.holdout, config.encoder]
-    identity = [PARTIAL_FORMAT, shard.identity, *options]
+    decisive = [info.sha256, info.rows, options.holdout, options.encoder]
+    identity = [PARTIAL_FORMAT, shard.identity, *decisive]
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:24]
 
 
@@ -341,11 +337,10 @@ def load_plan(path: Path) -> Plan:
     except IndexError:
         raise _damaged(path, "a shard names a file, source or layout that is not there") from None
     keys = tuple(shard.key for shard in record.shards)
-    plan = Plan(tuple(record.sources), shards, keys, info, record.tokenizer, options)
     for key, shard in zip(keys, shards, strict=True):
-        if _fingerprint(shard, plan.worker_config) != key:
+        if _fingerprint(shard, info, options) != key:
             raise _damaged(path, f"the fingerprint of {shard.name} is not that of what it names")
-    return plan
+    return Plan(tuple(record.sources), shards, keys, info, record.tokenizer, options)
 
 
 def _read_record(path: Path) -> _PlanRecord:
