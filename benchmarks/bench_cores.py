@@ -59,13 +59,13 @@ def run(given: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         head = Path(folder) / "head.jsonl"
         head.write_text('{"text": "Start."}\n' * 100)
-        ways = list(itertools.product(given.workers, given.shards))
-        found: dict[tuple[int, int], list[dict[str, Any]]] = {way: [] for way in ways}
+        combinations = list(itertools.product(given.workers, given.shards))
+        found: dict[tuple[int, int], list[dict[str, Any]]] = {one: [] for one in combinations}
         starts: dict[int, list[float]] = {workers: [] for workers in given.workers}
         for _ in range(given.runs):
             for workers in given.workers:
                 starts[workers].append(fresh(head, given.tokenizer, workers, workers)["count"])
-            for workers, shards in ways:
+            for workers, shards in combinations:
                 found[workers, shards].append(fresh(given.corpus, given.tokenizer, shards, workers))
     print(f"{size / 1e6:,.0f} MB, medians of {given.runs}\n")
     print(
@@ -94,8 +94,8 @@ def main() -> None:
     parser.add_argument("--step", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.step:
-        told = step(str(given.corpus), given.tokenizer, given.shards[0], given.workers[0])
-        print(json.dumps(told))
+        seconds = step(str(given.corpus), given.tokenizer, given.shards[0], given.workers[0])
+        print(json.dumps(seconds))
     else:
         run(given)
 

@@ -66,7 +66,7 @@ def vectors(folder: Path) -> int:
 
 
 def step(name: str, folder: Path, tokenizer: str) -> dict[str, Any]:
-    """Runs one step here; what it told, its seconds, and the process's peak memory."""
+    """Runs one step here; its result, its seconds, and the process's peak memory."""
     path = folder / "plan.json"
     loaded = load_plan(path) if name in ("count", "again", "status", "merge") else None
     work_dir = folder / "parts"
@@ -81,10 +81,10 @@ def step(name: str, folder: Path, tokenizer: str) -> dict[str, Any]:
         "naive merge": lambda: naive_merge(folder),
     }
     started = time.perf_counter()
-    told = steps[name]()
+    result = steps[name]()
     seconds = time.perf_counter() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"step": name, "told": told, "seconds": seconds, "peak": peak}
+    return {"step": name, "result": result, "seconds": seconds, "peak": peak}
 
 
 def run(shards: int, tokenizer: str) -> None:
@@ -93,18 +93,20 @@ def run(shards: int, tokenizer: str) -> None:
         folder = Path(name)
         make_corpus(folder, shards)
         print(f"{shards:,} shards of one document each\n")
-        print("| step | seconds | ms a shard | peak memory, MB | told |\n|---|---|---|---|---|")
+        print("| step | seconds | ms a shard | peak memory, MB | result |\n|---|---|---|---|---|")
         for one in STEPS:
             command = [sys.executable, __file__, "--step", one, name, "--tokenizer", tokenizer]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
-            told = json.loads(done.stdout)
-            milli = told["seconds"] / shards * 1e3
-            peak = f"{told['peak'] / 1e6:,.0f}"
-            print(f"| {one} | {told['seconds']:.2f} | {milli:.3f} | {peak} | {told['told']:,} |")
+            found = json.loads(done.stdout)
+            milli = found["seconds"] / shards * 1e3
+            peak = f"{found['peak'] / 1e6:,.0f}"
+            print(
+                f"| {one} | {found['seconds']:.2f} | {milli:.3f} | {peak} | {found['result']:,} |"
+            )
         parts = list((folder / "parts").glob("*.safetensors"))
         size = sum(path.stat().st_size for path in parts)
-        told = f"{size / 1e6:,.1f} MB, {size // len(parts):,} bytes each"
-        print(f"\nPartial files: {len(parts):,}, {told}")
+        sizes = f"{size / 1e6:,.1f} MB, {size // len(parts):,} bytes each"
+        print(f"\nPartial files: {len(parts):,}, {sizes}")
 
 
 def main() -> None:

@@ -322,7 +322,7 @@ def test_F2_a_truncated_json_array_is_no_mere_bad_row(
     assert "b.json, byte" in str(found.examples["x"][0])
 
 
-def test_F13_turns_of_unknown_roles_are_told(tok: Path, lines: Lines) -> None:
+def test_F13_turns_of_unknown_roles_are_counted(tok: Path, lines: Lines) -> None:
     turns = [{"from": "GPT-4", "value": "abc"}, {"from": "human", "value": "x"}]
     found = report(tok, str(lines({"conversations": turns}, {"conversations": turns})))
     assert skipped(found) == {"turn of an unknown role": 2}

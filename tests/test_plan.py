@@ -220,9 +220,9 @@ def test_F11_eight_processes_one_twice_one_killed_give_the_bytes_of_a_build(
     for task in (9, 5, 12, 6, 11, 9, 7, 10):
         done = run("count", "--plan", tmp_path / "plan.json", **_slurm(task))
         assert done.returncode == 0, done.stderr
-    standing = run("status", "--plan", "plan.json", "--json", cwd=tmp_path)
-    assert standing.returncode == 1
-    assert json.loads(standing.stdout)["missing"] == ["s3.jsonl", "s11.jsonl"]
+    status = run("status", "--plan", "plan.json", "--json", cwd=tmp_path)
+    assert status.returncode == 1
+    assert json.loads(status.stdout)["missing"] == ["s3.jsonl", "s11.jsonl"]
     refused = run("merge", "--plan", "plan.json", "-o", "two", cwd=tmp_path)
     assert (refused.returncode, (tmp_path / "two").exists()) == (1, False)
     assert "2 of 12 shards are not counted: s3.jsonl, s11.jsonl" in refused.stderr
@@ -233,9 +233,9 @@ def test_F11_eight_processes_one_twice_one_killed_give_the_bytes_of_a_build(
 
 
 def _slurm(task: int) -> dict[str, Any]:
-    """What Slurm tells a task of the array 5-12."""
-    told = {"ID": task, "MIN": 5, "COUNT": 8}
-    return {f"SLURM_ARRAY_TASK_{name}": str(value) for name, value in told.items()}
+    """The environment of a task of the Slurm array 5-12."""
+    variables = {"ID": task, "MIN": 5, "COUNT": 8}
+    return {f"SLURM_ARRAY_TASK_{name}": str(value) for name, value in variables.items()}
 
 
 def _killed(*words: object) -> None:
@@ -250,17 +250,17 @@ def _killed(*words: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("arguments", "message"),
     [
         (["--shard-index", "8", "--num-shards", "8"], "part 8 of 8"),
         (["--shard-index", "1"], "--num-shards"),
         (["--num-shards", "4"], "--shard-index"),
     ],
 )
-def test_a_part_that_is_not_there_is_wrong_usage(words: list[str], told: str) -> None:
-    done = run("count", "--plan", "plan.json", *words)
+def test_a_part_that_is_not_there_is_wrong_usage(arguments: list[str], message: str) -> None:
+    done = run("count", "--plan", "plan.json", *arguments)
     assert done.returncode == 2
-    assert told in done.stderr.replace("\n", " ")
+    assert message in done.stderr.replace("\n", " ")
 
 
 def test_merge_takes_files_or_a_plan(tmp_path: Path) -> None:

@@ -106,11 +106,11 @@ def test_a_tree_of_any_shape_gives_the_same_sums(
     plan = planned(tok, corpus, tmp_path / "local")
     assert same(merge_on_ray(ray, plan, tmp_path / "local"), local)
     (tmp_path / "local" / sorted(parts(tmp_path / "local"))[3]).unlink()
-    with pytest.raises(CountError) as told:
+    with pytest.raises(CountError) as local_error:
         merge_partials(plan, tmp_path / "local")
-    with pytest.raises(CountError, match="1 of 12 shards are not counted") as told_by_ray:
+    with pytest.raises(CountError, match="1 of 12 shards are not counted") as ray_error:
         merge_on_ray(ray, plan, tmp_path / "local")
-    assert str(told_by_ray.value) == str(told.value)
+    assert str(ray_error.value) == str(local_error.value)
 
 
 class Killing:
@@ -175,7 +175,7 @@ def test_a_shard_that_cannot_be_read_is_named(
     assert len(parts(tmp_path / "ray")) == SHARDS - 1
 
 
-def test_a_work_dir_that_is_not_shared_is_told(
+def test_a_work_dir_that_is_not_shared_is_refused(
     ray: Any, tok: Path, corpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from vocabfreq.counting.workers import ShardDone
