@@ -1,9 +1,9 @@
-"""Measures how counting scales with workers and shards, and what merging partial files costs.
+"""How counting grows with workers and shards, and what merging real partial files costs.
 
-The script plans one file as a given number of shards (a compressed file is always one shard) and
-counts it with a given number of workers. Each run has a fresh process and a fresh work directory,
-and the combinations take turns. Seconds are those of `count` alone. "Start" is the same for a
-hundred words, so the rate excludes the start of the workers.
+One file is planned as so many shards (a compressed one is always one), and counted by so many
+workers, each time in a fresh process and a fresh work directory, the combinations in turn. Seconds
+are of `count` itself; "start" is the same on a hundred words, so the rate is of what lies beyond
+the start of the workers.
 
     python benchmarks/make_corpus.py /usr/share /usr/lib/python3 --size-mb 300 -o text.jsonl
     python benchmarks/bench_cores.py text.jsonl --tokenizer path/to/tokenizer --runs 3
@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from vocabfreq.corpus import sources as cutting
+from vocabfreq.corpus import sources
 from vocabfreq.counting.build import count_part
 from vocabfreq.counting.merging import merge_partials
 from vocabfreq.counting.plan import CountOptions, make_plan
@@ -28,8 +28,8 @@ from vocabfreq.tokenizer.info import load_tokenizer
 
 
 def step(corpus: str, tokenizer: str, shards: int, workers: int) -> dict[str, Any]:
-    """Plans, counts and merges in this process; returns the seconds of each and the sizes."""
-    cutting.SHARDS_PER_FILE, cutting.SMALLEST, cutting.LARGEST = shards, 1, 1 << 62
+    """Plans, counts and merges here; tells the seconds of each, and the size of partial files."""
+    sources.SHARDS_PER_FILE, sources.MIN_SHARD_BYTES, sources.MAX_SHARD_BYTES = shards, 1, 1 << 62
     with tempfile.TemporaryDirectory() as folder:
         options = CountOptions(work_dir=Path(folder) / "parts", workers=workers)
         plan = make_plan([f"text={corpus}"], load_tokenizer(tokenizer), options)
@@ -46,7 +46,7 @@ def step(corpus: str, tokenizer: str, shards: int, workers: int) -> dict[str, An
 
 
 def fresh(corpus: Path, tokenizer: str, shards: int, workers: int) -> dict[str, Any]:
-    """Runs `step` in a fresh process."""
+    """The same in a process of its own."""
     words = [sys.executable, __file__, str(corpus), "--tokenizer", tokenizer]
     words += ["--shards", str(shards), "--workers", str(workers), "--step"]
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
@@ -54,18 +54,18 @@ def fresh(corpus: Path, tokenizer: str, shards: int, workers: int) -> dict[str, 
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measures all combinations in turns and prints the medians."""
+    """Measures all, in turns, and prints the medians."""
     size = given.corpus.stat().st_size
     with tempfile.TemporaryDirectory() as folder:
         head = Path(folder) / "head.jsonl"
         head.write_text('{"text": "Start."}\n' * 100)
-        ways = list(itertools.product(given.workers, given.shards))
-        found: dict[tuple[int, int], list[dict[str, Any]]] = {way: [] for way in ways}
+        combinations = list(itertools.product(given.workers, given.shards))
+        found: dict[tuple[int, int], list[dict[str, Any]]] = {one: [] for one in combinations}
         starts: dict[int, list[float]] = {workers: [] for workers in given.workers}
         for _ in range(given.runs):
             for workers in given.workers:
                 starts[workers].append(fresh(head, given.tokenizer, workers, workers)["count"])
-            for workers, shards in ways:
+            for workers, shards in combinations:
                 found[workers, shards].append(fresh(given.corpus, given.tokenizer, shards, workers))
     print(f"{size / 1e6:,.0f} MB, medians of {given.runs}\n")
     print(
@@ -84,7 +84,7 @@ def run(given: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Parses the command line and runs."""
+    """Parses and runs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--tokenizer", required=True)
@@ -94,8 +94,8 @@ def main() -> None:
     parser.add_argument("--step", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.step:
-        told = step(str(given.corpus), given.tokenizer, given.shards[0], given.workers[0])
-        print(json.dumps(told))
+        seconds = step(str(given.corpus), given.tokenizer, given.shards[0], given.workers[0])
+        print(json.dumps(seconds))
     else:
         run(given)
 

@@ -14,7 +14,7 @@ from conftest import Lines, report, save_tokenizer, tiny_tokenizer, total, truth
 from tokenizers import processors
 
 from vocabfreq import Source
-from vocabfreq.corpus import blocks
+from vocabfreq.corpus import readers
 from vocabfreq.errors import IdRangeError, SourceError
 
 if sys.version_info >= (3, 14):
@@ -26,7 +26,7 @@ else:
 @pytest.fixture(params=[1 << 22, 7], ids=["one-block", "blocks-of-7"])
 def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Whatever the blocks are, the counts are the same."""
-    monkeypatch.setattr(blocks, "BLOCK", request.param)
+    monkeypatch.setattr(readers, "BLOCK", request.param)
     return int(request.param)
 
 
@@ -145,7 +145,7 @@ def test_F6_lines_end_at_newlines_only(tok: Path, lines: Lines, block: int) -> N
 def test_F7_a_document_longer_than_many_blocks(
     tok: Path, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "BLOCK", 1 << 10)
+    monkeypatch.setattr(readers, "BLOCK", 1 << 10)
     texts = ["abc the " * 60_000, "a" * 50_000, "x"]
     found = report(tok, str(lines(*({"text": t} for t in texts))))
     assert (total(found.table) == truth(tok, texts)).all()
@@ -322,7 +322,7 @@ def test_F2_a_truncated_json_array_is_no_mere_bad_row(
     assert "b.json, byte" in str(found.examples["x"][0])
 
 
-def test_F13_turns_of_unknown_roles_are_told(tok: Path, lines: Lines) -> None:
+def test_F13_turns_of_unknown_roles_are_counted(tok: Path, lines: Lines) -> None:
     turns = [{"from": "GPT-4", "value": "abc"}, {"from": "human", "value": "x"}]
     found = report(tok, str(lines({"conversations": turns}, {"conversations": turns})))
     assert skipped(found) == {"turn of an unknown role": 2}

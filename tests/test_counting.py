@@ -18,10 +18,9 @@ import pytest
 from conftest import Lines, report, save_tokenizer, tiny_tokenizer, total, truth
 
 from vocabfreq import CountOptions, Source, count, load_tokenizer
-from vocabfreq.corpus import blocks
-from vocabfreq.corpus import sources as plan
-from vocabfreq.corpus.blocks import record_blocks
+from vocabfreq.corpus import readers, sources
 from vocabfreq.corpus.files import InputFile
+from vocabfreq.corpus.readers import record_blocks
 from vocabfreq.counting import workers
 from vocabfreq.counting.build import run_plan
 from vocabfreq.counting.plan import make_plan
@@ -55,8 +54,8 @@ def test_workers_cuts_order_and_containers_do_not_matter(
     (half / "a.jsonl.gz").write_bytes(gzip.compress(b"".join(rows[250:])))
     (half / "b.jsonl").write_bytes(b"".join(rows[:250]))
     pq.write_table(pa.table({"text": TEXTS[::-1]}), tmp_path / "r.parquet", row_group_size=70)
-    monkeypatch.setattr(blocks, "BLOCK", 100)
-    monkeypatch.setattr(plan, "SMALLEST", 1000)
+    monkeypatch.setattr(readers, "BLOCK", 100)
+    monkeypatch.setattr(sources, "MIN_SHARD_BYTES", 1000)
     for spec in (str(half / "*"), str(tmp_path / "r.parquet"), str(corpus)):
         found = report(tok, spec, options=CountOptions(workers=0, holdout=5))
         assert (found.table.counts == want.counts).all()
@@ -68,7 +67,7 @@ def test_workers_cuts_order_and_containers_do_not_matter(
 def test_worker_processes_give_the_same_bytes(
     tok: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan, "SMALLEST", 4000)
+    monkeypatch.setattr(sources, "MIN_SHARD_BYTES", 4000)
     report(tok, str(corpus), options=CountOptions(workers=0)).table.save(tmp_path / "here")
     found = report(tok, str(corpus), options=CountOptions(workers=2))
     found.table.save(tmp_path / "there")
@@ -81,9 +80,7 @@ def test_worker_processes_give_the_same_bytes(
 def test_ranges_share_nothing_and_lose_nothing(
     separator: bytes, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import io
-
-    monkeypatch.setattr(blocks, "BLOCK", 5)
+    monkeypatch.setattr(readers, "BLOCK", 5)
     records = [b"x" * (n % 13) for n in range(40)] + [b"tail without an end"]
     data = separator.join(records)
     found: list[bytes] = []
@@ -98,7 +95,7 @@ def test_ranges_share_nothing_and_lose_nothing(
 def test_max_documents_takes_the_first_in_plan_order(
     tok: Path, tmp_path: Path, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan, "SMALLEST", 300)
+    monkeypatch.setattr(sources, "MIN_SHARD_BYTES", 300)
     for n in range(3):
         lines(*({"text": t} for t in TEXTS[n * 10 : n * 10 + 10]), name=f"{n}.jsonl")
     source = Source("x", str(tmp_path / "?.jsonl"), max_documents=17)
@@ -182,7 +179,7 @@ def test_F11_a_second_run_counts_nothing_again(tok: Path, corpus: Path, tmp_path
 def test_F11_only_what_is_missing_is_counted(
     tok: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan, "SMALLEST", 4000)
+    monkeypatch.setattr(sources, "MIN_SHARD_BYTES", 4000)
     options = CountOptions(workers=0, work_dir=tmp_path / "work")
     first = report(tok, str(corpus), options=options)
     parts = sorted((tmp_path / "work").glob("*.part.safetensors"))
@@ -199,7 +196,7 @@ def test_F11_only_what_is_missing_is_counted(
 def test_F11_a_killed_worker_is_noticed_and_its_shard_counted_again(
     tok: Path, tmp_path: Path, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan, "SMALLEST", 200_000)
+    monkeypatch.setattr(sources, "MIN_SHARD_BYTES", 200_000)
     path = lines(*({"text": t} for t in TEXTS * 200))
     killed: list[int] = []
     receive = workers._receive
@@ -258,11 +255,11 @@ from vocabfreq.counting.plan import CountOptions, make_plan
 from vocabfreq.tokenizer.info import load_tokenizer
 from pathlib import Path
 
-ask = workers._ask
+send_task = workers._send_task
 def kill_first(process, task):
     process.kill()
-    return ask(process, task)
-workers._ask = kill_first
+    return send_task(process, task)
+workers._send_task = kill_first
 options = CountOptions(workers=2, work_dir=Path(sys.argv[3]))
 try:
     run_plan(make_plan([sys.argv[2]], load_tokenizer(sys.argv[1]), options))
@@ -313,18 +310,18 @@ def test_F11_no_other_thread_reads_parquet(
     tok: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thread of Arrow that gives a buffer back while Python ends aborts the process."""
-    readers = set()
+    threads = set()
 
     class Watched(io.FileIO):
         def read(self, size: int | None = -1) -> bytes:
-            readers.add(threading.get_ident())
+            threads.add(threading.get_ident())
             return super().read(-1 if size is None else size)
 
     pq.write_table(pa.table({"text": TEXTS}), tmp_path / "x.parquet", row_group_size=70)
     monkeypatch.setattr(InputFile, "open", lambda file: Watched(file.path))
     found = report(tok, str(tmp_path / "x.parquet"), options=CountOptions(workers=0))
     assert (total(found.table) == truth(tok, TEXTS)).all()
-    assert readers == {threading.get_ident()}
+    assert threads == {threading.get_ident()}
 
 
 def test_a_shard_that_cannot_be_read_is_named_and_the_others_kept(
@@ -332,8 +329,8 @@ def test_a_shard_that_cannot_be_read_is_named_and_the_others_kept(
 ) -> None:
     pq.write_table(pa.table({"text": TEXTS * 50}), tmp_path / "x.parquet", compression="none")
     info = load_tokenizer(str(tok))
-    sources = [f"good={corpus}", f"bad={tmp_path / 'x.parquet'}"]
-    made = make_plan(sources, info, CountOptions(workers=0, work_dir=tmp_path / "work"))
+    specs = [f"good={corpus}", f"bad={tmp_path / 'x.parquet'}"]
+    made = make_plan(specs, info, CountOptions(workers=0, work_dir=tmp_path / "work"))
     data = bytearray((tmp_path / "x.parquet").read_bytes())
     data[4:400] = b"\xff" * 396
     (tmp_path / "x.parquet").write_bytes(data)
@@ -416,7 +413,7 @@ def test_two_sources_need_two_names(tok: Path, corpus: Path) -> None:
 def test_plain_text(
     tok: Path, tmp_path: Path, separator: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan, "SMALLEST", 50)
+    monkeypatch.setattr(sources, "MIN_SHARD_BYTES", 50)
     text = "abc the|hello\n\nabc\nx\n\n\nabc\n" * 20
     (tmp_path / "x.txt").write_text(text)
     documents = [text] if separator is None else [t for t in text.split(separator) if t]

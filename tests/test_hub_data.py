@@ -22,7 +22,7 @@ from hubserver import Fault, HubServer, Kind
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from vocabfreq import CountOptions, FrequencyTable, count
-from vocabfreq.corpus.hub_datasets import _Reader, is_data_set, parse
+from vocabfreq.corpus.hub_datasets import _Reader, is_data_set, parse_data_set
 from vocabfreq.errors import SourceError
 from vocabfreq.storage.resolve import looks_like_repo
 
@@ -257,7 +257,7 @@ def test_counts_as_local_files_do(
     texts: list[str],
 ) -> None:
     answer = counter(spec)
-    repo = parse(spec).repo
+    repo = parse_data_set(spec).repo
     prefix = f"hf://datasets/{repo}@{commit(hub, repo)}/"
     assert answer.get("files") == [prefix + path for path in files], answer
     assert answer["documents"] == len(texts)

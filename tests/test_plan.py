@@ -17,20 +17,20 @@ from hypothesis import strategies as st
 from test_cli import run
 
 from vocabfreq import CountOptions, load_tokenizer
-from vocabfreq.corpus import sources as cutting
+from vocabfreq.corpus import sources
 from vocabfreq.corpus.sources import parse_source
 from vocabfreq.counting.build import count_part, run_plan
-from vocabfreq.counting.merging import Report, Sums, merge_partials, report_of
+from vocabfreq.counting.merging import Report, Totals, make_report, merge_partials
 from vocabfreq.counting.partial_files import load_partial, partial_path
 from vocabfreq.counting.plan import (
     Plan,
-    check_plan_place,
-    lasting_sources,
+    absolute_sources,
+    check_plan_path,
     load_plan,
     make_plan,
     save_plan,
 )
-from vocabfreq.counting.progress import standing_of
+from vocabfreq.counting.progress import plan_progress
 from vocabfreq.errors import CountError, FileFormatError, MismatchError, OverwriteError, SourceError
 
 TEXTS = [f"abc {'the ' * (n % 5)}{n} hello é {n * 7919}" for n in range(240)]
@@ -46,10 +46,10 @@ def corpus(lines: Lines) -> Path:
 @pytest.fixture
 def planned(tok: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     """A dozen shards of two sources."""
-    monkeypatch.setattr(cutting, "SMALLEST", 900)
+    monkeypatch.setattr(sources, "MIN_SHARD_BYTES", 900)
     options = CountOptions(workers=0, holdout=5, work_dir=tmp_path / "parts")
-    sources = [parse_source(f"{name}={corpus}", max_documents=limit) for name, limit in LIMITS]
-    return make_plan(sources, load_tokenizer(str(tok)), options)
+    parsed = [parse_source(f"{name}={corpus}", max_documents=limit) for name, limit in LIMITS]
+    return make_plan(parsed, load_tokenizer(str(tok)), options)
 
 
 LIMITS = (("all", None), ("first", 50))
@@ -66,7 +66,7 @@ def same(one: Report, other: Report) -> bool:
 
 def test_a_plan_file_holds_the_plan(planned: Plan, tok: Path, tmp_path: Path) -> None:
     assert len(planned.shards) > 10
-    save_plan(planned, tmp_path / "plan.json", str(tok), None)
+    save_plan(planned, tmp_path / "plan.json")
     loaded = load_plan(tmp_path / "plan.json")
     assert replace(loaded, options=planned.options) == planned
     assert loaded.options == replace(planned.options, workers=None)
@@ -121,12 +121,12 @@ def test_sums_of_any_tree_are_those_of_one_pass(planned: Plan, tmp_path: Path, d
     for key, shard in zip(planned.keys, planned.shards, strict=True):
         part = load_partial(partial_path(work_dir, key))
         assert part is not None
-        leaves.append(Sums(len(planned.sources), planned.job.rows))
+        leaves.append(Totals(len(planned.sources), planned.tokenizer.rows))
         leaves[-1].add(shard, part)
     while len(leaves) > 1:
         at = data.draw(st.integers(0, len(leaves) - 2))
         leaves[at].extend(leaves.pop(at + 1))
-    assert same(report_of(planned, leaves[0]), want)
+    assert same(make_report(planned, leaves[0]), want)
 
 
 def test_line_numbers_of_bad_rows_are_those_of_the_file(planned: Plan) -> None:
@@ -139,19 +139,19 @@ def test_what_is_missing_is_named_and_nothing_is_merged(planned: Plan, tmp_path:
     shards = len(planned.shards)
     assert count_part(planned, 0, shards) == 1
     assert count_part(planned, 0, shards) == 0
-    found = standing_of(planned)
+    found = plan_progress(planned)
     assert len(found.missing) == shards - 1
     assert found.sources[0].counted + found.sources[1].counted == 1
     assert found.as_dict()["done"] is False
     with pytest.raises(CountError, match=rf"{shards - 1} of {shards} shards are not counted: corp"):
         merge_partials(planned, tmp_path / "parts")
     count_part(planned, 0, 1)
-    assert not standing_of(planned).missing
+    assert not plan_progress(planned).missing
 
 
 def test_F12_another_tokenizer_since_the_plan_is_refused(planned: Plan, tmp_path: Path) -> None:
     folder = save_tokenizer(tiny_tokenizer(), tmp_path / "tok2")
-    save_plan(planned, tmp_path / "plan.json", str(folder), None)
+    save_plan(replace(planned, tokenizer_spec=str(folder)), tmp_path / "plan.json")
     other = tiny_tokenizer()
     other.add_tokens(["hello"])
     save_tokenizer(other, folder)
@@ -181,7 +181,7 @@ def test_a_damaged_plan_is_refused(
     planned: Plan, tok: Path, tmp_path: Path, change: dict[str, Any], word: str
 ) -> None:
     path = tmp_path / "plan.json"
-    save_plan(planned, path, str(tok), None)
+    save_plan(planned, path)
     path.write_bytes(msgspec.json.encode(msgspec.json.decode(path.read_bytes()) | change))
     with pytest.raises(FileFormatError, match=word):
         load_plan(path)
@@ -196,12 +196,12 @@ def test_what_is_no_plan_is_refused_and_never_replaced(tmp_path: Path, content: 
     with pytest.raises(FileFormatError, match="no plan"):
         load_plan(path)
     with pytest.raises(OverwriteError, match="in the way"):
-        check_plan_place(path)
+        check_plan_path(path)
 
 
 def test_standard_input_cannot_be_planned() -> None:
     with pytest.raises(SourceError, match="standard input"):
-        lasting_sources([parse_source("-")])
+        absolute_sources([parse_source("-")])
 
 
 def test_F11_eight_processes_one_twice_one_killed_give_the_bytes_of_a_build(
@@ -220,9 +220,9 @@ def test_F11_eight_processes_one_twice_one_killed_give_the_bytes_of_a_build(
     for task in (9, 5, 12, 6, 11, 9, 7, 10):
         done = run("count", "--plan", tmp_path / "plan.json", **_slurm(task))
         assert done.returncode == 0, done.stderr
-    standing = run("status", "--plan", "plan.json", "--json", cwd=tmp_path)
-    assert standing.returncode == 1
-    assert json.loads(standing.stdout)["missing"] == ["s3.jsonl", "s11.jsonl"]
+    status = run("status", "--plan", "plan.json", "--json", cwd=tmp_path)
+    assert status.returncode == 1
+    assert json.loads(status.stdout)["missing"] == ["s3.jsonl", "s11.jsonl"]
     refused = run("merge", "--plan", "plan.json", "-o", "two", cwd=tmp_path)
     assert (refused.returncode, (tmp_path / "two").exists()) == (1, False)
     assert "2 of 12 shards are not counted: s3.jsonl, s11.jsonl" in refused.stderr
@@ -233,9 +233,9 @@ def test_F11_eight_processes_one_twice_one_killed_give_the_bytes_of_a_build(
 
 
 def _slurm(task: int) -> dict[str, Any]:
-    """What Slurm tells a task of the array 5-12."""
-    told = {"ID": task, "MIN": 5, "COUNT": 8}
-    return {f"SLURM_ARRAY_TASK_{name}": str(value) for name, value in told.items()}
+    """The environment of a task of the Slurm array 5-12."""
+    variables = {"ID": task, "MIN": 5, "COUNT": 8}
+    return {f"SLURM_ARRAY_TASK_{name}": str(value) for name, value in variables.items()}
 
 
 def _killed(*words: object) -> None:
@@ -250,17 +250,17 @@ def _killed(*words: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("arguments", "message"),
     [
         (["--shard-index", "8", "--num-shards", "8"], "part 8 of 8"),
         (["--shard-index", "1"], "--num-shards"),
         (["--num-shards", "4"], "--shard-index"),
     ],
 )
-def test_a_part_that_is_not_there_is_wrong_usage(words: list[str], told: str) -> None:
-    done = run("count", "--plan", "plan.json", *words)
+def test_a_part_that_is_not_there_is_wrong_usage(arguments: list[str], message: str) -> None:
+    done = run("count", "--plan", "plan.json", *arguments)
     assert done.returncode == 2
-    assert told in done.stderr.replace("\n", " ")
+    assert message in done.stderr.replace("\n", " ")
 
 
 def test_merge_takes_files_or_a_plan(tmp_path: Path) -> None:

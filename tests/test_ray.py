@@ -19,7 +19,7 @@ from vocabfreq.counting import ray_cluster
 from vocabfreq.counting.build import run_plan
 from vocabfreq.counting.merging import Report, merge_partials
 from vocabfreq.counting.plan import Plan, make_plan
-from vocabfreq.counting.ray_cluster import _placed, merge_on_ray, ray_session
+from vocabfreq.counting.ray_cluster import _tokenizer_on_node, merge_on_ray, ray_session
 from vocabfreq.errors import CountError, SourceError
 
 if find_spec("ray") is None and not os.environ.get("VOCABFREQ_REQUIRE_REAL"):
@@ -38,7 +38,7 @@ SHARDS = 12
 
 @pytest.fixture(scope="module")
 def ray() -> Iterator[Any]:
-    with ray_session(None, 2) as session:
+    with ray_session(CountOptions(workers=2)) as session:
         yield session
 
 
@@ -106,11 +106,11 @@ def test_a_tree_of_any_shape_gives_the_same_sums(
     plan = planned(tok, corpus, tmp_path / "local")
     assert same(merge_on_ray(ray, plan, tmp_path / "local"), local)
     (tmp_path / "local" / sorted(parts(tmp_path / "local"))[3]).unlink()
-    with pytest.raises(CountError) as told:
+    with pytest.raises(CountError) as local_error:
         merge_partials(plan, tmp_path / "local")
-    with pytest.raises(CountError, match="1 of 12 shards are not counted") as told_by_ray:
+    with pytest.raises(CountError, match="1 of 12 shards are not counted") as ray_error:
         merge_on_ray(ray, plan, tmp_path / "local")
-    assert str(told_by_ray.value) == str(told.value)
+    assert str(ray_error.value) == str(local_error.value)
 
 
 class Killing:
@@ -119,7 +119,7 @@ class Killing:
     def __init__(self, name: str, folder: Path, times: int) -> None:
         self.name, self.folder, self.times = name, folder, times
 
-    def __call__(self, task: Any, job: Any, tokenizer: bytes) -> Any:
+    def __call__(self, task: Any, config: Any, tokenizer: bytes) -> Any:
         from vocabfreq.counting.ray_cluster import count_on_node
 
         if task.shard.name == self.name:
@@ -127,14 +127,14 @@ class Killing:
             if deaths < self.times:
                 (self.folder / str(deaths)).touch()
                 os.kill(os.getpid(), signal.SIGKILL)
-        return count_on_node(task, job, tokenizer)
+        return count_on_node(task, config, tokenizer)
 
 
 def killing(name: str, tmp_path: Path, times: int) -> Any:
     folder = tmp_path / "deaths"
     folder.mkdir()
     kill = Killing(name, folder, times)
-    return lambda task, job, tokenizer: kill(task, job, tokenizer)
+    return lambda task, config, tokenizer: kill(task, config, tokenizer)
 
 
 def test_F11_a_killed_worker_is_replaced(
@@ -175,12 +175,12 @@ def test_a_shard_that_cannot_be_read_is_named(
     assert len(parts(tmp_path / "ray")) == SHARDS - 1
 
 
-def test_a_work_dir_that_is_not_shared_is_told(
+def test_a_work_dir_that_is_not_shared_is_refused(
     ray: Any, tok: Path, corpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from vocabfreq.counting.workers import Done
+    from vocabfreq.counting.workers import ShardDone
 
-    monkeypatch.setattr(ray_cluster, "count_on_node", lambda *_: [Done(1, 1, 1, 1)])
+    monkeypatch.setattr(ray_cluster, "count_on_node", lambda *_: [ShardDone(1, 1, 1, 1)])
     with pytest.raises(CountError, match="every node shares"):
         run_plan(planned(tok, corpus[:1], tmp_path / "ray", engine="ray"))
 
@@ -189,13 +189,13 @@ def test_a_tokenizer_that_a_node_lacks_is_brought_there(
     tok: Path, corpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
-    job = planned(tok, corpus[:1], tmp_path / "x").job
-    content = job.tokenizer.read_bytes()
-    assert _placed(job, content) == job.tokenizer
+    config = planned(tok, corpus[:1], tmp_path / "x").worker_config
+    content = config.tokenizer.read_bytes()
+    assert _tokenizer_on_node(config, content) == config.tokenizer
     other = save_tokenizer(tiny_tokenizer(), tmp_path / "other")
     (other / "tokenizer.json").write_text("{}")
     for path in (tmp_path / "nowhere" / "tokenizer.json", other / "tokenizer.json"):
-        placed = _placed(replace(job, tokenizer=path), content)
+        placed = _tokenizer_on_node(replace(config, tokenizer=path), content)
         assert placed != path
         assert placed.read_bytes() == content
 

@@ -12,7 +12,7 @@ import pytest
 
 from real.conftest import Subject, assert_counts, true_counts, write_lines
 from vocabfreq import CountOptions, FrequencyTable, count
-from vocabfreq.corpus import blocks, files, sources
+from vocabfreq.corpus import files, readers, sources
 from vocabfreq.errors import SourceError
 from vocabfreq.tokenizer.encoders import Encoded, GigatokenEncoder
 
@@ -77,7 +77,7 @@ def test_only_the_shard_with_the_difference_is_counted_again(
     """The plant is in the first shard, of which much is checked; of the others it is 0.1 %."""
     parts = (texts[:800], texts[800:])
     files = [write_lines(tmp_path / f"{n}.jsonl", part) for n, part in enumerate(parts)]
-    monkeypatch.setattr(sources, "SMALLEST", max(file.stat().st_size for file in files))
+    monkeypatch.setattr(sources, "MIN_SHARD_BYTES", max(file.stat().st_size for file in files))
     table = counted(tmp_path / "*.jsonl", llama3.folder)
     assert_counts(table, true_counts(llama3.folder, texts))
     assert table.meta.encoder.name == "gigatoken+tokenizers"
@@ -95,7 +95,7 @@ def test_standard_input_is_counted_again_from_its_start_or_not_at_all(
     parts: int,
 ) -> None:
     data = write_lines(tmp_path / "docs.jsonl", texts).read_bytes()
-    for module in (blocks, sources, files):
+    for module in (readers, sources, files):
         monkeypatch.setattr(module, "BLOCK", len(data) // parts + 1)
     with piped(data, monkeypatch):
         if parts > 1:  # only the first part is kept, so the rest cannot be read again
@@ -135,7 +135,7 @@ def test_a_panic_is_survived(
             raise Panic("called `Option::unwrap()` on a `None` value")
         return honest(self, *args, **options)
 
-    monkeypatch.setattr(blocks, "BLOCK", 20_000)
+    monkeypatch.setattr(readers, "BLOCK", 20_000)
     monkeypatch.setattr(gigatoken.Tokenizer, "encode_batch", encode_batch)
     table = counted(write_lines(tmp_path / "docs.jsonl", texts), real_tokenizer)
     assert_counts(table, true_counts(real_tokenizer, texts))

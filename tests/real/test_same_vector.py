@@ -14,7 +14,7 @@ import pytest
 
 from real.conftest import Subject, assert_counts, write_lines
 from vocabfreq import CountOptions, FrequencyTable, count
-from vocabfreq.corpus import blocks, sources
+from vocabfreq.corpus import readers, sources
 
 pytestmark = pytest.mark.real
 
@@ -65,13 +65,15 @@ def write_parts(subject: Subject, folder: Path, step: int) -> Path:
 def test_whatever_the_workers(
     workers: int, real: Subject, expected: FrequencyTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "SMALLEST", 1)  # eight shards, so that there is work to share out
+    monkeypatch.setattr(
+        sources, "MIN_SHARD_BYTES", 1
+    )  # eight shards, so that there is work to share out
     assert len(sources.plan_source(0, sources.parse_source(str(real.corpus)))) >= 8
     assert_same(counted(real, real.corpus, workers), expected)
 
 
 @pytest.mark.parametrize("step", [1, -1], ids=["forward", "backward"])
-@pytest.mark.parametrize("smallest", [1, sources.SMALLEST], ids=["many-shards", "one-shard"])
+@pytest.mark.parametrize("smallest", [1, sources.MIN_SHARD_BYTES], ids=["many-shards", "one-shard"])
 def test_whatever_the_order_of_files(
     step: int,
     smallest: int,
@@ -80,7 +82,7 @@ def test_whatever_the_order_of_files(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sources, "SMALLEST", smallest)
+    monkeypatch.setattr(sources, "MIN_SHARD_BYTES", smallest)
     assert_same(counted(real, write_parts(real, tmp_path, step)), expected)
 
 
@@ -107,7 +109,7 @@ def test_whatever_the_container(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sources, "SMALLEST", 1)
+    monkeypatch.setattr(sources, "MIN_SHARD_BYTES", 1)
     path = tmp_path / "corpus.parquet"
     pq.write_table(pa.table({"text": real.texts}), path, row_group_size=700)
     assert_same(counted(real, path, workers), expected)
@@ -117,7 +119,7 @@ def test_whatever_the_container(
 def test_whatever_the_block(
     block: int, real: Subject, expected: FrequencyTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "BLOCK", block)
+    monkeypatch.setattr(readers, "BLOCK", block)
     assert_same(counted(real, real.corpus), expected)
 
 

@@ -38,12 +38,19 @@ from vocabfreq.cli.build_options import (
     asked_weights,
     planned,
 )
-from vocabfreq.corpus.bad_rows import BEYOND_ROWS, BROKEN, REMARKS, SURROGATE, TRUNCATED, bad_rows
+from vocabfreq.corpus.bad_rows import (
+    BEYOND_ROWS,
+    BROKEN,
+    REMARKS,
+    SURROGATE,
+    TRUNCATED,
+    count_bad_rows,
+)
 from vocabfreq.counting.build import run_plan
 from vocabfreq.counting.merging import Report
 from vocabfreq.counting.partial_files import SUFFIX, remove_work_dir
 from vocabfreq.counting.plan import Plan
-from vocabfreq.counting.workers import Done, Remark
+from vocabfreq.counting.workers import Notice, ShardDone
 from vocabfreq.errors import CountError, OverwriteError
 from vocabfreq.frequencies.file import is_frequency_file
 from vocabfreq.storage.atomic import remove_leftovers
@@ -68,7 +75,7 @@ def show_plan(plan: Plan, as_json: bool) -> None:
             }
         )
     if as_json:
-        total = {"shards": len(plan.shards), "bytes": plan.bytes, "rows": plan.job.rows}
+        total = {"shards": len(plan.shards), "bytes": plan.bytes, "rows": plan.tokenizer.rows}
         render.print_json({"plan": found, **total})
         return
     rows = [
@@ -98,7 +105,7 @@ class Outcome:
 
     def _too_bad(self, max_bad_rows: int) -> str | None:
         skipped = [source.skipped for source in self.report.table.sources]
-        bad = sum(map(bad_rows, skipped))
+        bad = sum(map(count_bad_rows, skipped))
         if bad > max_bad_rows:
             return f"{bad:,} rows were skipped, more than --max-bad-rows {max_bad_rows:,}"
         if any(TRUNCATED in reasons for reasons in skipped):
@@ -303,9 +310,9 @@ class Listener:
     def __init__(self, bar: Any, quiet: bool) -> None:
         self.bar, self.quiet, self.said = bar, quiet, set[str]()
 
-    def __call__(self, heard: Done | Remark) -> None:
+    def __call__(self, heard: ShardDone | Notice) -> None:
         """Passes on what was heard."""
-        if isinstance(heard, Done):
+        if isinstance(heard, ShardDone):
             if self.bar:
                 self.bar(heard)
         elif heard.text not in self.said:

@@ -142,9 +142,8 @@ def planned(
 ) -> "Plan":
     """The plan of these sources; options as `CountOptions` has them."""
     from vocabfreq.counting.plan import CountOptions, make_plan
-    from vocabfreq.tokenizer.info import load_tokenizer
 
-    return make_plan(sources, load_tokenizer(tokenizer, model_config), CountOptions(**options))
+    return make_plan(sources, tokenizer, CountOptions(model_config=model_config, **options))
 
 
 def asked_sources(

@@ -58,19 +58,19 @@ def plan(
     vocabfreq merge --plan PLAN -o FILE, which gives the bytes that one build would give.
     """
     from vocabfreq.cli.build import show_plan
-    from vocabfreq.counting.plan import check_plan_place, lasting_sources, save_plan
+    from vocabfreq.counting.plan import absolute_sources, check_plan_path, save_plan
 
-    check_plan_place(output)
+    check_plan_path(output)
     made = planned(
         tokenizer,
         model_config,
-        lasting_sources(asked_sources(source, column, roles, separator, max_documents)),
+        absolute_sources(asked_sources(source, column, roles, separator, max_documents)),
         holdout=holdout,
         encoder=encoder.value,
         weights=asked_weights(weight),
         work_dir=work_dir or Path(f"{output}.parts"),
     )
-    save_plan(made, output, tokenizer, model_config)
+    save_plan(made, output)
     if not quiet or as_json:
         show_plan(made, as_json)
     if not as_json:

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from vocabfreq.counting.plan import Plan
-from vocabfreq.counting.workers import Done
+from vocabfreq.counting.workers import ShardDone
 
 
 class Bar:
@@ -36,7 +36,7 @@ class Bar:
     ) -> None:
         self.progress.stop()
 
-    def __call__(self, done: Done) -> None:
+    def __call__(self, done: ShardDone) -> None:
         """Advances by one shard."""
         self.documents += done.documents
         self.tokens += done.tokens

@@ -9,7 +9,7 @@ from vocabfreq.cli.count import PlanOption
 from vocabfreq.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from vocabfreq.counting.progress import Standing
+    from vocabfreq.counting.progress import PlanProgress
 
 NAMED = 10
 
@@ -17,9 +17,9 @@ NAMED = 10
 def status(plan: PlanOption, as_json: JsonOption = False) -> None:
     """Tell which shards of a plan are counted; the exit code is 1 while some are missing."""
     from vocabfreq.counting.plan import load_plan
-    from vocabfreq.counting.progress import standing_of
+    from vocabfreq.counting.progress import plan_progress
 
-    found = standing_of(load_plan(plan))
+    found = plan_progress(load_plan(plan))
     if as_json:
         render.print_json(found.as_dict())
     else:
@@ -27,7 +27,7 @@ def status(plan: PlanOption, as_json: JsonOption = False) -> None:
     raise typer.Exit(1 if found.missing else 0)
 
 
-def _print(found: "Standing", plan: str) -> None:
+def _print(found: "PlanProgress", plan: str) -> None:
     rows = [
         [
             source.name,

@@ -1,4 +1,4 @@
-"""What a reader skipped or mended, by reason, with the first few places."""
+"""Rows that a reader skips or repairs, counted by reason, with the first examples of each."""
 
 from dataclasses import dataclass, field
 
@@ -8,6 +8,8 @@ NOT_OBJECT = "not an object"
 NO_COLUMN = "column missing"
 NULL = "column is null"
 WRONG_TYPE = "column is a{}"
+WRONG_ITEMS = "{} do not fit"
+WRONG_MASK = "loss mask of another length"
 TRUNCATED = "truncated file"
 BROKEN = "broken file"
 
@@ -25,14 +27,14 @@ NOT_BAD_ROWS = (SURROGATE, BEYOND_ROWS, *REMARKS)
 
 @dataclass
 class Example:
-    """One place where a reason was met.
+    """One row that was skipped or repaired.
 
     Attributes:
-        reason: a key of `Tally.skipped`.
+        reason: a key of `BadRows.skipped`.
         file: base name of the file.
-        unit: `line`, `row` or `byte`.
+        unit: what `number` counts: `line`, `row`, `document` or `byte`.
         number: 1-based within the piece of the file that was read (for `byte`: of the file).
-        detail: a word more, or "".
+        detail: further explanation, or "".
     """
 
     reason: str
@@ -47,12 +49,12 @@ class Example:
 
 
 @dataclass
-class Tally:
-    """Running account of one shard.
+class BadRows:
+    """The bad rows of one shard.
 
     Attributes:
-        skipped: reason → how often.
-        examples: the first few places of each reason.
+        skipped: reason → number of rows.
+        examples: the first few of each reason.
         lines: rows or lines read so far in the current piece.
     """
 
@@ -61,16 +63,16 @@ class Tally:
     lines: int = 0
 
     def add(self, reason: str, number: int) -> None:
-        """Adds to a reason without naming a place."""
+        """Counts a reason without an example."""
         self.skipped[reason] = self.skipped.get(reason, 0) + number
 
-    def skip(self, reason: str, file: str, unit: str, number: int, detail: str = "") -> None:
-        """Notes one skipped or mended row."""
+    def add_row(self, reason: str, file: str, unit: str, number: int, detail: str = "") -> None:
+        """Counts one row that was skipped or repaired."""
         self.add(reason, 1)
         if self.skipped[reason] <= EXAMPLES_PER_REASON:
             self.examples.append(Example(reason, file, unit, number, detail))
 
 
-def bad_rows(skipped: dict[str, int]) -> int:
-    """How many rows of `skipped` were lost (mended ones and mere remarks left out)."""
+def count_bad_rows(skipped: dict[str, int]) -> int:
+    """Number of rows in `skipped` that were lost; repaired rows and remarks do not count."""
     return sum(n for reason, n in skipped.items() if reason not in NOT_BAD_ROWS)

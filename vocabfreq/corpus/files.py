@@ -1,25 +1,35 @@
-"""Files of a source: what they are, how to tell whether they changed, how to open them.
+"""Files of a source: what they are, whether they changed, and how to open and decompress them.
 
-Standard input as a file: what was looked at is still counted, and it is counted only once.
+Standard input is a file too. Its first bytes are kept, so that looking at its format loses nothing;
+what was read of it beyond them can be read only once.
 """
 
 import glob
+import gzip
 import hashlib
 import io
 import os
 import sys
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from vocabfreq.corpus.blocks import BLOCK, BOM
 from vocabfreq.errors import SourceError
 
-Format = Literal["jsonl", "json", "txt", "parquet", "arrow", "hub"]
+if sys.version_info >= (3, 14):  # pragma: no cover
+    from compression import zstd
+else:
+    from backports import zstd
 
+Format = Literal["jsonl", "json", "txt", "parquet", "arrow", "hub"]
+Read = Callable[[int], bytes]
+
+BLOCK = 4 << 20
+BOM = b"\xef\xbb\xbf"
 STDIN = "-"
 SUFFIXES: dict[str, Format] = {
     ".jsonl": "jsonl",
@@ -33,7 +43,9 @@ SUFFIXES: dict[str, Format] = {
     ".rst": "txt",
 }
 COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
+_MAGIC = {b"\x1f\x8b": "gz", b"\x28\xb5\x2f\xfd": "zst"}
 _SAMPLE = 64 << 10
+_LISTED = 8
 
 
 @dataclass(frozen=True)
@@ -42,7 +54,7 @@ class InputFile:
 
     Attributes:
         path: a local path, an `hf://` address, or `-`.
-        format: how it is read.
+        format: how it is read; `hub` is streamed by `datasets`.
         compression: `gz`, `zst` or None.
         size: bytes; 0 for standard input.
         stamp: changes when the content does (size, mtime, sampled hash; the commit for the Hub).
@@ -59,6 +71,11 @@ class InputFile:
         """Base name, which is all that may be published."""
         return self.path if self.path == STDIN else os.path.basename(self.path)
 
+    @property
+    def is_columnar(self) -> bool:
+        """Whether it is read by columns (record batches) and not as text."""
+        return self.format in ("parquet", "arrow", "hub")
+
     def check_unchanged(self) -> None:
         """Compares size and time of a local file with those when the build was planned.
 
@@ -67,7 +84,7 @@ class InputFile:
         """
         if self.path == STDIN or "://" in self.path:
             return
-        if not self.stamp.startswith(_stamp(os.stat(self.path))):
+        if not self.stamp.startswith(_stat_stamp(os.stat(self.path))):
             raise SourceError(
                 f"{self.name} is no longer what was planned: it has changed",
                 hint="run the same build again; a plan file has to be made anew first",
@@ -82,6 +99,23 @@ class InputFile:
         return open(self.path, "rb")
 
 
+@dataclass(frozen=True)
+class Piece:
+    """A part of a file.
+
+    Attributes:
+        file: the file.
+        start: first byte, row group or record batch.
+        stop: first one after the piece, None for the end of the file.
+        size: about how many bytes it has.
+    """
+
+    file: InputFile
+    start: int = 0
+    stop: int | None = None
+    size: int = 0
+
+
 def open_remote(path: str) -> IO[bytes]:
     """Opens an `hf://` address by range requests."""
     from huggingface_hub import HfFileSystem
@@ -91,8 +125,8 @@ def open_remote(path: str) -> IO[bytes]:
 
 
 @contextmanager
-def named_errors(path: str) -> Iterator[None]:
-    """Says which file it was that the system could not read; a failed `read` does not.
+def os_errors_as_source_errors(path: str) -> Iterator[None]:
+    """Names the file when the system cannot read it; the error of a failed `read` does not.
 
     Raises:
         SourceError: it cannot be read.
@@ -103,11 +137,44 @@ def named_errors(path: str) -> Iterator[None]:
         raise SourceError(f"cannot read {path!r}: {error.strerror or error}") from None
 
 
+class TruncatedError(Exception):
+    """A compressed stream that ends, or turns to nonsense, too early.
+
+    Attributes:
+        position: of the damage, in bytes of the compressed file.
+    """
+
+    def __init__(self, position: int) -> None:
+        super().__init__(position)
+        self.position = position
+
+
+def decompressed(raw: IO[bytes], compression: str | None) -> Read:
+    """A function that reads up to n bytes of content; all members and frames of a file count.
+
+    Raises (from the function):
+        TruncatedError: after all that could be read.
+    """
+    if compression is None:
+        return raw.read
+    # read1 hands over what there is before it meets a broken end; read would lose it.
+    opened: Any = gzip.GzipFile(fileobj=raw) if compression == "gz" else zstd.ZstdFile(raw)
+
+    def read(size: int) -> bytes:
+        try:
+            data: bytes = opened.read1(size)
+        except (EOFError, gzip.BadGzipFile, zlib.error, zstd.ZstdError):
+            raise TruncatedError(raw.tell()) from None
+        return data
+
+    return read
+
+
 def format_of(path: str) -> tuple[Format, str | None]:
     """Format and compression by the name of a file.
 
     Raises:
-        SourceError: the name says nothing that we read.
+        SourceError: the name has no known ending.
     """
     stem, suffix = os.path.splitext(path.lower())
     compression = COMPRESSIONS.get(suffix)
@@ -129,88 +196,78 @@ def local_files(spec: str) -> list[InputFile]:
         SourceError: there are none, or the path is a directory.
     """
     if os.path.isdir(spec):
-        raise SourceError(f"{spec!r} is a directory", **_inside(spec))
+        raise SourceError(f"{spec!r} is a directory", **_suggestions(spec))
     if os.path.isfile(spec):
-        return [local_file(spec)]
+        return [_local_file(spec)]
     paths = sorted(p for p in glob.glob(spec, recursive=True) if os.path.isfile(p))
     if not paths:
-        raise SourceError(f"no file matches {spec!r}", **_inside(os.path.dirname(spec) or "."))
-    return [local_file(path) for path in paths]
+        folder = os.path.dirname(spec) or "."
+        raise SourceError(f"no file matches {spec!r}", **_suggestions(folder))
+    return [_local_file(path) for path in paths]
 
 
-def local_file(path: str) -> InputFile:
-    """Looks at one local file."""
+def _local_file(path: str) -> InputFile:
     found, compression = format_of(path)
-    with named_errors(path):
+    with os_errors_as_source_errors(path):
         stat = os.stat(path)
-        stamp = f"{_stamp(stat)}{_sampled_hash(path, stat.st_size)}"
+        stamp = f"{_stat_stamp(stat)}{_sampled_hash(path, stat.st_size)}"
     return InputFile(path, found, compression, stat.st_size, stamp)
 
 
-def _stamp(stat: os.stat_result) -> str:
+def _stat_stamp(stat: os.stat_result) -> str:
     return f"{stat.st_size}-{stat.st_mtime_ns}-"
 
 
 def _sampled_hash(path: str, size: int) -> str:
     digest = hashlib.sha256()
     with open(path, "rb") as file:
-        for start in sorted({0, max(size // 2, 0), max(size - _SAMPLE, 0)}):
+        for start in sorted({0, size // 2, max(size - _SAMPLE, 0)}):
             file.seek(start)
             digest.update(file.read(_SAMPLE))
     return digest.hexdigest()[:16]
 
 
-def _inside(folder: str) -> dict[str, Any]:
-    """What a reader of the error could have meant."""
+def _suggestions(folder: str) -> dict[str, Any]:
+    """The parts of an error that list the files of a folder."""
     try:
         names = sorted(p.name for p in Path(folder).iterdir())
     except OSError:
         return {"hint": f"there is no folder {folder!r}"}
-    readable = [name for name in names if _is_readable(name)] or names
-    more = f" and {len(readable) - 8} more" if len(readable) > 8 else ""
-    listed = ", ".join(readable[:8]) + more if readable else "nothing"
+    readable = [n for n in names if SUFFIXES.keys() & Path(n.lower()).suffixes[-2:]] or names
+    more = f" and {len(readable) - _LISTED} more" if len(readable) > _LISTED else ""
+    listed = ", ".join(readable[:_LISTED]) + more if readable else "nothing"
     return {
         "expected": "a file, or a glob such as 'folder/*.jsonl'",
         "hint": f"in {folder!r} there is: {listed}",
     }
 
 
-def _is_readable(name: str) -> bool:
-    try:
-        return bool(format_of(name))
-    except SourceError:
-        return False
-
-
-_MAGIC = {b"\x1f\x8b": "gz", b"\x28\xb5\x2f\xfd": "zst"}
-
-
 class StandardInput(io.RawIOBase):
-    """A stream of which the start is kept: as much as was read before `start_counting`."""
+    """A stream that can be read again from its start until `start_counting`."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
-        self._kept = stream.read(BLOCK)
-        self._again = io.BytesIO(self._kept)
-        self._counting = self._gone = False
+        self._head = stream.read(BLOCK)
+        self._replay = io.BytesIO(self._head)
+        self._is_counting = self._has_dropped = False
 
     @property
     def head(self) -> bytes:
         """The first bytes."""
-        return self._kept
+        return self._head
 
     def start_counting(self) -> None:
-        """From now on nothing more is kept.
+        """Stops keeping what is read, so that memory does not grow.
 
         Raises:
-            SourceError: it was counted before, and what was not kept is gone.
+            SourceError: it was counted before, and what was read then is gone.
         """
-        if self._gone:
+        if self._has_dropped:
             raise SourceError(
                 "standard input would have to be read again, which it cannot be",
                 hint="count it with --encoder tokenizers, or from a file",
             )
-        self._counting = True
+        self._is_counting = True
 
     def readable(self) -> bool:
         """It is."""
@@ -218,20 +275,20 @@ class StandardInput(io.RawIOBase):
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
         """Fills a buffer with what was kept, then with what is new."""
-        data = self._again.read(len(buffer))
+        data = self._replay.read(len(buffer))
         if not data:
             data = self._stream.read(len(buffer))
-            self._gone |= self._counting and bool(data)
-            if not self._counting:
-                self._kept += data
-                self._again = io.BytesIO(self._kept)
-                self._again.seek(len(self._kept))
+            self._has_dropped |= self._is_counting and bool(data)
+            if not self._is_counting:
+                self._head += data
+                self._replay = io.BytesIO(self._head)
+                self._replay.seek(len(self._head))
         buffer[: len(data)] = data
         return len(data)
 
     def close(self) -> None:
         """Goes back to the start; the stream itself stays open."""
-        self._again.seek(0)
+        self._replay.seek(0)
 
 
 @cache
@@ -241,22 +298,22 @@ def standard_input() -> StandardInput:
 
 
 def standard_input_file(separator: str | None) -> InputFile:
-    """Tells by the first bytes what comes in: gz, zst, JSON lines, a JSON array, or plain text.
+    """Finds the format of standard input by its first bytes.
+
+    Args:
+        separator: of documents of plain text; with one, the input is plain text.
 
     Raises:
-        SourceError: nothing comes in.
+        SourceError: it is empty.
     """
     head = standard_input().head
     if not head:
         raise SourceError("standard input is empty", hint="did the command before the pipe fail?")
     compression = next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
-    return InputFile(STDIN, _format(head, compression, separator), compression, 0, "stdin")
-
-
-def _format(head: bytes, compression: str | None, separator: str | None) -> Format:
-    if separator is not None:
-        return "txt"
     first = head.removeprefix(BOM).lstrip()[:1]
-    if compression or first == b"{":
-        return "jsonl"
-    return "json" if first == b"[" else "txt"
+    found: Format = "txt"
+    if separator is None and (compression or first == b"{"):
+        found = "jsonl"
+    elif separator is None and first == b"[":
+        found = "json"
+    return InputFile(STDIN, found, compression, 0, "stdin")

@@ -1,11 +1,9 @@
 """Hub data sets: `org/name[:config][:split][@revision]`.
 
 The revision is resolved to a commit once, and everything is read at that commit. `datasets`
-resolves which files a config and a split mean. jsonl, json, parquet, arrow and txt are then read
-by our own readers, because through `datasets` one broken line ends the whole stream; what remains
-(csv, say) is streamed by `datasets` in Arrow format, a file at a time.
-
-Files of a Hub data set at one commit: read by us through range requests, or by `datasets`.
+resolves which files a config and a split mean. jsonl, json, parquet, arrow and txt files are read
+by our own readers through range requests, because through `datasets` one broken line ends the whole
+stream; other formats (csv, say) are streamed by `datasets` as record batches, a file at a time.
 """
 
 import io
@@ -28,15 +26,28 @@ from vocabfreq.storage.resolve import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from vocabfreq.corpus.readers import Piece
-
-
 STREAM_ROWS = 1000
+PATHS_AT_ONCE = 500
+FORM = "org/name[:config][:split][@revision]"
+_SPEC = re.compile(
+    r"^(?P<repo>[\w][\w.-]*/[\w][\w.-]*)(:(?P<config>[\w.-]*))?(:(?P<split>[\w.-]+))?"
+    r"(@(?P<revision>[\w./-]+))?$"
+)
+
+
+@dataclass(frozen=True)
+class DataSetSpec:
+    """A parsed spec; parts that were left out are None."""
+
+    repo: str
+    config: str | None
+    split: str | None
+    revision: str | None
 
 
 @dataclass(frozen=True)
 class Split:
-    """A split of a config at one commit, as `datasets` is asked for it.
+    """A split of a config at one commit.
 
     Attributes:
         repo: the repo id.
@@ -44,7 +55,7 @@ class Split:
         config: name of the config.
         name: name of the split.
         files: how many files it has.
-        is_csv: whether every cell is to be read as the text that it is.
+        is_csv: whether its files are csv, of which every cell is read as text.
     """
 
     repo: str
@@ -53,6 +64,11 @@ class Split:
     name: str
     files: int
     is_csv: bool
+
+    @property
+    def root(self) -> str:
+        """Address of the repo at the commit."""
+        return f"hf://datasets/{self.repo}@{self.commit}/"
 
 
 @dataclass(frozen=True)
@@ -63,7 +79,7 @@ class HubFile(InputFile):
         """Opens it for reading bytes.
 
         Raises:
-            SourceError: the Hub does not hand it out; so does every read.
+            SourceError: the Hub does not serve it; every read can raise it too.
         """
         try:
             return _Reader(open_remote(self.path), self.name)  # type: ignore[return-value]
@@ -72,7 +88,7 @@ class HubFile(InputFile):
 
 
 class _Reader(io.RawIOBase):
-    """The bytes of a remote file; whatever goes wrong becomes an error that names the file."""
+    """The bytes of a remote file; every failure becomes an error that names the file."""
 
     def __init__(self, raw: Any, name: str) -> None:
         self._raw, self._name = raw, name
@@ -110,26 +126,175 @@ class StreamedFile(InputFile):
     """A file that `datasets` reads for us.
 
     Attributes:
-        split: where it is from.
-        number: its place in there.
+        split: the split that it belongs to.
+        number: its index in the split.
     """
 
     split: Split
     number: int
 
 
-def stream_shard(piece: "Piece", columns: list[str] | None) -> "Iterator[pa.RecordBatch]":
+def is_data_set(spec: str) -> bool:
+    """Whether a spec names a data set. What exists locally, or looks like a file, never does."""
+    if os.path.exists(spec) or spec.startswith((".", "/", "~")):
+        return False
+    match = _SPEC.match(spec)
+    return match is not None and not looks_like_file(match["repo"])
+
+
+def parse_data_set(spec: str) -> DataSetSpec:
+    """Splits `org/name[:config][:split][@revision]`.
+
+    Raises:
+        SourceError: it is not of that form.
+    """
+    match = _SPEC.match(spec)
+    if match is None:
+        raise SourceError(f"{spec!r} is no data set", expected=FORM)
+    config, split, revision = (match[name] or None for name in ("config", "split", "revision"))
+    return DataSetSpec(match["repo"], config, split, revision)
+
+
+def data_set_files(spec: str) -> list[InputFile]:
+    """The files of a data set at one commit, in the order of `datasets`.
+
+    Raises:
+        SourceError: there is no such data set, config or split, or it cannot be reached.
+    """
+    parsed = parse_data_set(spec)
+    commit = resolve_commit(parsed.repo, parsed.revision, "dataset")
+    config, name = _config_and_split(parsed, commit)
+    addresses = [str(address) for address in config.data_files[name]]
+    is_csv = hasattr(config, "pd_read_csv_kwargs")
+    split = Split(parsed.repo, commit, config.name, name, len(addresses), is_csv)
+    paths = [_path_in_repo(address, split) for address in addresses]
+    sizes = _sizes(split, paths)
+    is_nested = getattr(config, "field", None) is not None
+    files: list[InputFile] = []
+    for number, (address, path) in enumerate(zip(addresses, paths, strict=True)):
+        size = sizes.get(path, 0)
+        # A chain (`zip://…::hf://…`) and a nested `field` are what only `datasets` can follow.
+        ours = None if is_nested or "::" in address else _hub_file(path, size, split)
+        stamp = f"{commit}:{split.config}:{name}:{number}"
+        streamed = StreamedFile(split.root + path, "hub", None, size, stamp, split, number)
+        files.append(ours or streamed)
+    return files
+
+
+def _hub_file(path: str, size: int, split: Split) -> HubFile | None:
+    """A file for our own readers, None when they do not know its format."""
+    try:
+        found, compression = format_of(path.rsplit("/", 1)[-1])
+    except SourceError:
+        return None
+    return HubFile(split.root + path, found, compression, size, split.commit)
+
+
+def _config_and_split(spec: DataSetSpec, commit: str) -> tuple[Any, str]:
+    """The config of `datasets`, with its files resolved, and the name of the split."""
+    config, split = spec.config, spec.split
+    if config is not None and config not in (configs := _configs(spec.repo, commit)):
+        if split is not None:
+            raise _no_config(spec.repo, config, configs)
+        config, split = None, config  # `org/name:x`: a split of the only or default config
+    found = _config(spec, config, commit)
+    names = [str(name) for name in found.data_files or {}]
+    if split is None and ("train" in names or len(names) == 1):
+        return found, "train" if "train" in names else names[0]
+    if split in names:
+        return found, str(split)
+    raise _no_split(spec, split, found.name, names)
+
+
+def _config(spec: DataSetSpec, config: str | None, commit: str) -> Any:
+    from datasets import load_dataset_builder
+
+    try:
+        return load_dataset_builder(spec.repo, config, revision=commit).config
+    except Exception as failure:  # datasets raises many kinds, and wraps those of the Hub client
+        configs = _configs(spec.repo, commit) if isinstance(failure, ValueError) else []
+        if config is None and len(configs) > 1:
+            raise _no_config(spec.repo, spec.config, configs) from None
+        raise _cannot_open(spec.repo, failure) from None
+
+
+def _configs(repo: str, commit: str) -> list[str]:
+    from datasets import get_dataset_config_names
+
+    try:
+        return [str(name) for name in get_dataset_config_names(repo, revision=commit)]
+    except Exception as failure:  # as above
+        raise _cannot_open(repo, failure) from None
+
+
+def _cannot_open(repo: str, failure: Exception) -> SourceError:
+    return SourceError(
+        f"cannot open the data set {repo!r}: {first_line(failure)}",
+        hint="if its page on the Hub shows no rows either, download its files and name those",
+    )
+
+
+def _no_config(repo: str, config: str | None, configs: list[str]) -> SourceError:
+    wrong = f"no config {config!r}" if config else f"{len(configs)} configs, and none was named"
+    return SourceError(
+        f"{repo!r} has {wrong}",
+        expected=f"one of {quote_names(configs)}",
+        hint="write it as org/name:config, or org/name:config:split",
+    )
+
+
+def _no_split(spec: DataSetSpec, split: str | None, config: str, names: list[str]) -> SourceError:
+    wrong = f"no split {split!r}" if split else "several splits, and none was named"
+    if spec.config and not spec.split and split:
+        wrong = f"neither a config nor a split {split!r}"
+    return SourceError(
+        f"{spec.repo!r} has {wrong}",
+        expected=f"of its config {config!r} one of "
+        f"{quote_names(names) or 'none: it has no data files'}",
+        hint="write it as org/name:split, or org/name:config:split",
+    )
+
+
+def _path_in_repo(address: str, split: Split) -> str:
+    _, found, path = address.partition(split.root)
+    if not found:
+        raise SourceError(
+            f"{split.repo!r} takes {address!r} from elsewhere, where no commit pins it",
+            expected="files of its own",
+            hint="name that data set itself, or download the file",
+        )
+    return path
+
+
+def _sizes(split: Split, paths: list[str]) -> dict[str, int]:
+    from huggingface_hub import HfApi
+
+    sizes: dict[str, int] = {}
+    try:
+        for start in range(0, len(paths), PATHS_AT_ONCE):
+            found: Any = HfApi().get_paths_info(
+                split.repo,
+                paths[start : start + PATHS_AT_ONCE],
+                revision=split.commit,
+                repo_type="dataset",
+            )
+            sizes.update((entry.path, entry.size) for entry in found)
+    except Exception as failure:  # the client's errors share no base from version to version
+        raise unreachable_error(split.repo, failure, SourceError) from None
+    return sizes
+
+
+def stream_file(file: InputFile, columns: list[str] | None) -> "Iterator[pa.RecordBatch]":
     """Streams one file of a data set through `datasets`, in Arrow format.
 
     Args:
-        piece: a piece whose file is a StreamedFile.
-        columns: the wanted ones, None for all.
+        file: a StreamedFile.
+        columns: the columns to read, None for all.
 
     Raises:
-        SourceError: anything at all is wrong with it; it names the file.
+        SourceError: anything is wrong with it; it names the file.
     """
-    file = piece.file
-    assert isinstance(file, StreamedFile)  # only _streamed makes files of the format "hub"
+    assert isinstance(file, StreamedFile)  # no other has the format "hub"
     try:
         stream = _stream(file.split, tuple(columns or ()))
         shard = stream.shard(num_shards=file.split.files, index=file.number)
@@ -162,7 +327,7 @@ def _stream(split: Split, columns: tuple[str, ...]) -> Any:
 
 
 def _csv_options(columns: tuple[str, ...]) -> dict[str, Any]:
-    """Cells as they are: no guessing that `007` is a number, or that `None` is nothing."""
+    """Cells as text: no guessing that `007` is a number, or that `None` is nothing."""
     from datasets import Features, Value
 
     options: dict[str, Any] = {"keep_default_na": False, "na_values": [""]}
@@ -170,177 +335,3 @@ def _csv_options(columns: tuple[str, ...]) -> dict[str, Any]:
         text = Features({column: Value("string") for column in columns})
         options |= {"usecols": list(columns), "features": text}
     return options
-
-
-_SPEC = re.compile(
-    r"^(?P<repo>[\w][\w.-]*/[\w][\w.-]*)(:(?P<config>[\w.-]*))?(:(?P<split>[\w.-]+))?"
-    r"(@(?P<revision>[\w./-]+))?$"
-)
-FORM = "org/name[:config][:split][@revision]"
-PATHS_AT_ONCE = 500
-
-
-@dataclass(frozen=True)
-class DataSet:
-    """A parsed spec; what was left out is None."""
-
-    repo: str
-    config: str | None
-    split: str | None
-    revision: str | None
-
-
-def is_data_set(spec: str) -> bool:
-    """Whether a spec names a data set. What exists locally, or looks like a file, never does."""
-    if os.path.exists(spec) or spec.startswith((".", "/", "~")):
-        return False
-    match = _SPEC.match(spec)
-    return match is not None and not looks_like_file(match["repo"])
-
-
-def parse(spec: str) -> DataSet:
-    """Splits `org/name[:config][:split][@revision]`.
-
-    Raises:
-        SourceError: it is not of that form.
-    """
-    match = _SPEC.match(spec)
-    if match is None:
-        raise SourceError(f"{spec!r} is no data set", expected=FORM)
-    config, split, revision = (match[name] or None for name in ("config", "split", "revision"))
-    return DataSet(match["repo"], config, split, revision)
-
-
-def data_set_files(spec: str) -> list[InputFile]:
-    """The files of a data set at one commit, in the order of `datasets`.
-
-    Raises:
-        SourceError: there is no such data set, config or split, or it cannot be reached.
-    """
-    wanted = parse(spec)
-    commit = resolve_commit(wanted.repo, wanted.revision, "dataset")
-    config, name = _config_and_split(wanted, commit)
-    addresses = [str(address) for address in config.data_files[name]]
-    is_csv = hasattr(config, "pd_read_csv_kwargs")
-    split = Split(wanted.repo, commit, config.name, name, len(addresses), is_csv)
-    paths = [_path_in_repo(address, split) for address in addresses]
-    sizes = _sizes(split, paths)
-    # A chain (`zip://…::hf://…`) and a nested `field` are what only `datasets` can follow.
-    nested = getattr(config, "field", None) is not None
-    makers = [_streamed if nested or "::" in address else _file for address in addresses]
-    return [
-        make(path, sizes.get(path, 0), split, number)
-        for number, (make, path) in enumerate(zip(makers, paths, strict=True))
-    ]
-
-
-def _config_and_split(wanted: DataSet, commit: str) -> tuple[Any, str]:
-    """The config as `datasets` knows it, with its files resolved, and the name of the split."""
-    config, split = wanted.config, wanted.split
-    if config is not None and config not in (configs := _configs(wanted.repo, commit)):
-        if split is not None:
-            raise _no_config(wanted.repo, config, configs)
-        config, split = None, config  # `org/name:x`: a split of the only or default config
-    found = _config(wanted, config, commit)
-    names = [str(name) for name in found.data_files or {}]
-    if split is None and ("train" in names or len(names) == 1):
-        return found, "train" if "train" in names else names[0]
-    if split in names:
-        return found, str(split)
-    raise _no_split(wanted, split, found.name, names)
-
-
-def _config(wanted: DataSet, config: str | None, commit: str) -> Any:
-    from datasets import load_dataset_builder
-
-    try:
-        return load_dataset_builder(wanted.repo, config, revision=commit).config
-    except Exception as failure:  # datasets raises many kinds, and wraps those of the Hub client
-        configs = _configs(wanted.repo, commit) if isinstance(failure, ValueError) else []
-        if config is None and len(configs) > 1:
-            raise _no_config(wanted.repo, wanted.config, configs) from None
-        raise _cannot_open(wanted.repo, failure) from None
-
-
-def _configs(repo: str, commit: str) -> list[str]:
-    from datasets import get_dataset_config_names
-
-    try:
-        return [str(name) for name in get_dataset_config_names(repo, revision=commit)]
-    except Exception as failure:  # as above
-        raise _cannot_open(repo, failure) from None
-
-
-def _cannot_open(repo: str, failure: Exception) -> SourceError:
-    return SourceError(
-        f"cannot open the data set {repo!r}: {first_line(failure)}",
-        hint="if its page on the Hub shows no rows either, download its files and name those",
-    )
-
-
-def _no_config(repo: str, config: str | None, configs: list[str]) -> SourceError:
-    wrong = f"no config {config!r}" if config else f"{len(configs)} configs, and none was named"
-    return SourceError(
-        f"{repo!r} has {wrong}",
-        expected=f"one of {quote_names(configs)}",
-        hint="write it as org/name:config, or org/name:config:split",
-    )
-
-
-def _no_split(wanted: DataSet, split: str | None, config: str, names: list[str]) -> SourceError:
-    what = f"no split {split!r}" if split else "several splits, and none was named"
-    if wanted.config and not wanted.split and split:
-        what = f"neither a config nor a split {split!r}"
-    return SourceError(
-        f"{wanted.repo!r} has {what}",
-        expected=f"of its config {config!r} one of "
-        f"{quote_names(names) or 'none: it has no data files'}",
-        hint="write it as org/name:split, or org/name:config:split",
-    )
-
-
-def _root(split: Split) -> str:
-    return f"hf://datasets/{split.repo}@{split.commit}/"
-
-
-def _path_in_repo(address: str, split: Split) -> str:
-    _, found, path = address.partition(_root(split))
-    if not found:
-        raise SourceError(
-            f"{split.repo!r} takes {address!r} from elsewhere, where no commit pins it",
-            expected="files of its own",
-            hint="name that data set itself, or download the file",
-        )
-    return path
-
-
-def _sizes(split: Split, paths: list[str]) -> dict[str, int]:
-    from huggingface_hub import HfApi
-
-    sizes: dict[str, int] = {}
-    try:
-        for start in range(0, len(paths), PATHS_AT_ONCE):
-            found: Any = HfApi().get_paths_info(
-                split.repo,
-                paths[start : start + PATHS_AT_ONCE],
-                revision=split.commit,
-                repo_type="dataset",
-            )
-            sizes.update((entry.path, entry.size) for entry in found)
-    except Exception as failure:  # the client's errors share no base from version to version
-        raise unreachable_error(split.repo, failure, SourceError) from None
-    return sizes
-
-
-def _file(path: str, size: int, split: Split, number: int) -> InputFile:
-    """A file that our own readers take, or else `datasets`."""
-    try:
-        found, compression = format_of(path.rsplit("/", 1)[-1])
-    except SourceError:
-        return _streamed(path, size, split, number)
-    return HubFile(_root(split) + path, found, compression, size, split.commit)
-
-
-def _streamed(path: str, size: int, split: Split, number: int) -> InputFile:
-    stamp = f"{split.commit}:{split.config}:{split.name}:{number}"
-    return StreamedFile(_root(split) + path, "hub", None, size, stamp, split, number)

@@ -1,111 +1,125 @@
-"""Pieces of files → batches of documents. One reader a format; all share rows and layouts."""
+"""Pieces of files → batches of documents: JSON lines, JSON documents, plain text.
+
+A text file is read in blocks that end where a record ends, one block ahead of its consumer. A block
+of JSON lines is decoded at once; a block with a line that does not fit is read line by line.
+Parquet, Arrow and streamed Hub files are read by `columnar`.
+"""
 
 import json
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
-from functools import partial
-from typing import IO, Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from vocabfreq.corpus import bad_rows as reasons
-from vocabfreq.corpus.bad_rows import Tally
-from vocabfreq.corpus.blocks import BOM, TruncatedError, ahead, decompressed, record_blocks
-from vocabfreq.corpus.files import STDIN, InputFile, standard_input
-from vocabfreq.corpus.layouts import MASK_COLUMN, Layout
-from vocabfreq.corpus.rows import Batch, BatchBuilder, IdBatch, id_batch, load_line
+from vocabfreq.corpus.bad_rows import BROKEN, NOT_UTF8, TRUNCATED, BadRows
+from vocabfreq.corpus.files import (
+    BLOCK,
+    BOM,
+    STDIN,
+    Piece,
+    Read,
+    TruncatedError,
+    decompressed,
+    standard_input,
+)
+from vocabfreq.corpus.rows import (
+    MASK_COLUMN,
+    BadRowError,
+    Batch,
+    BatchBuilder,
+    IdBatch,
+    Layout,
+    id_batch,
+    load_line,
+)
 from vocabfreq.errors import SourceError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MAX_JSON = 1 << 30
 ROWS_AT_ONCE = 4096
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A part of a file, small enough to be one unit of work.
-
-    Attributes:
-        file: the file.
-        start: first byte, row group or record batch.
-        stop: first one after the piece, None for the end of the file.
-        size: about how many bytes it has.
-    """
-
-    file: InputFile
-    start: int = 0
-    stop: int | None = None
-    size: int = 0
+Batches = Iterator[Batch | IdBatch]
 
 
 def read_piece(
-    piece: Piece, layout: Layout, tally: Tally, separator: str | None
+    piece: Piece, layout: Layout, bad_rows: BadRows, separator: str | None
 ) -> Generator[Batch | IdBatch, None, None]:
-    """Reads one piece; bad rows go to the tally.
+    """Reads one piece.
 
     Args:
         piece: what to read.
         layout: where the text is.
-        tally: told of skipped rows; its `lines` grows by the rows read.
+        bad_rows: gets the rows that are skipped or repaired; its `lines` grows by the rows read.
         separator: what splits a plain text into documents, None for one document.
     """
-    if piece.file.format in ("parquet", "arrow", "hub"):
+    if piece.file.is_columnar:
         from vocabfreq.corpus import columnar
 
-        yield from columnar.read_columnar(piece, layout, tally)
+        columns = columnar.columns_to_read(piece.file, layout)
+        for record_batch in record_batches(piece, columns):
+            yield from columnar.read_batch(record_batch, piece.file.name, layout, bad_rows)
         return
     if piece.file.path == STDIN:
         standard_input().start_counting()
     with piece.file.open() as raw:
         if piece.file.format == "jsonl":
-            yield from _read_jsonl(piece, raw, layout, tally)
+            yield from _read_jsonl(piece, raw, layout, bad_rows)
         elif piece.file.format == "json":
-            yield from _read_json(piece, raw, layout, tally)
+            yield from _read_json(piece, raw, layout, bad_rows)
         else:
-            yield from _read_txt(piece, raw, tally, separator)
+            yield from _read_txt(piece, raw, bad_rows, separator)
 
 
-def _blocks(
-    piece: Piece, raw: IO[bytes], tally: Tally, separator: bytes = b"\n"
-) -> Iterator[bytes]:
-    """Whole records of the piece without a BOM; a broken end goes to the tally."""
-    if piece.start:
-        raw.seek(piece.start - len(separator))
-    read = decompressed(raw, piece.file.compression)
-    blocks = record_blocks(read, start=piece.start, stop=piece.stop, separator=separator)
-    first = piece.start == 0
-    try:
-        for block in ahead(blocks):
-            yield block.removeprefix(BOM) if first else block
-            first = False
-    except TruncatedError as cut:
-        detail = f"of {piece.file.size}; what came before it is counted, the rest is lost"
-        tally.skip(reasons.TRUNCATED, piece.file.name, "byte", cut.position, detail)
+def record_batches(piece: Piece, columns: list[str] | None) -> "Iterator[pa.RecordBatch]":
+    """Record batches of a piece of a columnar file, with the given columns only (None for all)."""
+    if piece.file.format == "hub":
+        from vocabfreq.corpus.hub_datasets import stream_file
+
+        return stream_file(piece.file, columns)
+    from vocabfreq.corpus import columnar
+
+    return columnar.record_batches(piece, columns)
 
 
-def _read_jsonl(
-    piece: Piece, raw: IO[bytes], layout: Layout, tally: Tally
-) -> Iterator[Batch | IdBatch]:
-    for block in _blocks(piece, raw, tally):
-        fast = _fast(block, layout, tally)
-        yield from fast[1] if fast else _patient(block, piece, layout, tally)
-        tally.lines += fast[0] if fast else block.count(b"\n") + (not block.endswith(b"\n"))
+def _read_jsonl(piece: Piece, raw: IO[bytes], layout: Layout, bad_rows: BadRows) -> Batches:
+    for block in _blocks(piece, raw, bad_rows):
+        decoded = _decode_block(block, layout, bad_rows)
+        if decoded:
+            lines, batch = decoded
+            yield batch
+            bad_rows.lines += lines
+        else:
+            yield from _read_lines(block, piece, layout, bad_rows)
+            bad_rows.lines += block.count(b"\n") + (not block.endswith(b"\n"))
 
 
-def _fast(block: bytes, layout: Layout, tally: Tally) -> tuple[int, list[Batch | IdBatch]] | None:
-    """The whole block at once; None unless every line is one good row."""
+def _decode_block(
+    block: bytes, layout: Layout, bad_rows: BadRows
+) -> tuple[int, Batch | IdBatch] | None:
+    """The number of lines of a block, and its batch; None unless every line is a good row."""
     try:
         rows = layout.decoder.decode_lines(block)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return None
-    if not rows or len(rows) != whole_lines(block):
+    if not rows or len(rows) != count_lines(block):
         return None
-    batches = _assemble(rows, layout, tally)
-    return (len(rows), batches) if batches else None
+    if layout.kind == "text":
+        return len(rows), Batch([row.value for row in rows])
+    if layout.kind == "chat":
+        texts = [layout.texts(row.value, bad_rows) for row in rows]
+        return len(rows), Batch([t for many in texts for t in many], [len(many) for many in texts])
+    if any(row.mask is not None and len(row.mask) != len(row.value) for row in rows):
+        return None
+    numbers = list(range(bad_rows.lines + 1, bad_rows.lines + 1 + len(rows)))
+    ids, masks = [row.value for row in rows], [row.mask for row in rows]
+    return len(rows), id_batch(ids, masks, numbers, bad_rows)
 
 
-def whole_lines(block: bytes) -> int:
-    """How many lines a block of JSON has, -1 unless each begins with `{` and ends with `}`.
+def count_lines(block: bytes) -> int:
+    """The number of lines of a block, -1 unless each begins with `{` and ends with `}`.
 
     The decoder takes values however white space splits them, two on a line or one on two. But
     within a value `}` is never followed by `{`, so where every line break stands between the two,
@@ -122,78 +136,56 @@ def whole_lines(block: bytes) -> int:
     return len(breaks) + 1 if regular else -1
 
 
-def _assemble(rows: list[Any], layout: Layout, tally: Tally) -> list[Batch | IdBatch]:
-    if layout.kind == "text":
-        return [Batch([row.value for row in rows])]
-    if layout.kind == "chat":
-        texts = [layout.texts(row.value, tally) for row in rows]
-        return [Batch([t for many in texts for t in many], [len(many) for many in texts])]
-    masks = [row.mask for row in rows]
-    if any(m is not None and len(m) != len(row.value) for m, row in zip(masks, rows, strict=True)):
-        return []
-    numbers = list(range(tally.lines + 1, tally.lines + 1 + len(rows)))
-    return [id_batch([row.value for row in rows], masks, numbers, tally)]
-
-
-def _patient(block: bytes, piece: Piece, layout: Layout, tally: Tally) -> Iterator[Batch | IdBatch]:
-    """Line by line: what the fast way takes is taken, the rest is looked at closely."""
-    builder = BatchBuilder(layout, tally, piece.file.name, "line")
-    for number, line in enumerate(block.split(b"\n"), tally.lines + 1):
-        if line.strip():
-            builder.add(partial(_load, line, layout), number)
+def _read_lines(data: bytes, piece: Piece, layout: Layout, bad_rows: BadRows) -> Batches:
+    """JSON lines one at a time; bad ones are skipped."""
+    builder = BatchBuilder(layout, bad_rows, piece.file.name, "line")
+    for number, line in enumerate(data.split(b"\n"), bad_rows.lines + 1):
+        if not line.strip():
+            continue
+        try:
+            builder.add(_decode_line(line, layout), number)
+        except BadRowError as error:
+            builder.skip(error, number)
     yield from builder.build()
 
 
-def _load(line: bytes, layout: Layout) -> Any:
+def _decode_line(line: bytes, layout: Layout) -> Any:
     try:
         row = layout.decoder.decode(line)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return load_line(line)
-    # Checked already: accept() converts a converted value to itself.
     return {layout.column: row.value, MASK_COLUMN: getattr(row, "mask", None)}
 
 
-def _read_json(
-    piece: Piece, raw: IO[bytes], layout: Layout, tally: Tally
-) -> Iterator[Batch | IdBatch]:
-    data = b"".join(_limited(_blocks(piece, raw, tally), piece))
+def _read_json(piece: Piece, raw: IO[bytes], layout: Layout, bad_rows: BadRows) -> Batches:
+    data = _read_all(piece, raw, bad_rows)
     rows = json_rows(data)
     if rows is None and data.lstrip()[:1] == b"[":
-        tally.skip(reasons.BROKEN, piece.file.name, "byte", _broken_at(data), "an array was begun")
-        return
-    if rows is None:
-        lines = Piece(InputFile(piece.file.path, "jsonl", None, len(data), ""))
-        yield from _patient(data, lines, layout, tally)
-        return
-    for start in range(0, len(rows), ROWS_AT_ONCE):
-        builder = BatchBuilder(layout, tally, piece.file.name, "row")
-        for number, row in enumerate(rows[start : start + ROWS_AT_ONCE], start + 1):
-            builder.add(lambda row=row: row, number)  # type: ignore[misc]
-        yield from builder.build()
-    tally.lines += len(rows)
+        detail = "an array was begun"
+        bad_rows.add_row(BROKEN, piece.file.name, "byte", _broken_at(data), detail)
+    elif rows is None:
+        yield from _read_lines(data, piece, layout, bad_rows)
+    else:
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            builder = BatchBuilder(layout, bad_rows, piece.file.name, "row")
+            for number, row in enumerate(rows[start : start + ROWS_AT_ONCE], start + 1):
+                builder.add(row, number)
+            yield from builder.build()
+        bad_rows.lines += len(rows)
 
 
-def _broken_at(data: bytes) -> int:
-    try:
-        json.loads(data)
-    except json.JSONDecodeError as error:
-        return error.pos
-    except (ValueError, RecursionError):
-        pass
-    return 0
-
-
-def _limited(blocks: Iterator[bytes], piece: Piece) -> Iterator[bytes]:
-    total = 0
-    for block in blocks:
-        total += len(block)
-        if total > MAX_JSON:
+def _read_all(piece: Piece, raw: IO[bytes], bad_rows: BadRows) -> bytes:
+    blocks, size = [], 0
+    for block in _blocks(piece, raw, bad_rows):
+        blocks.append(block)
+        size += len(block)
+        if size > MAX_JSON:
             raise SourceError(
                 f"{piece.file.name} holds more than {MAX_JSON} bytes of JSON",
                 expected="a .json file that fits in memory",
                 hint="turn it into .jsonl, a row a line",
             )
-        yield block
+    return b"".join(blocks)
 
 
 def json_rows(data: bytes) -> list[Any] | None:
@@ -207,27 +199,149 @@ def json_rows(data: bytes) -> list[Any] | None:
     return None
 
 
-def _read_txt(piece: Piece, raw: IO[bytes], tally: Tally, separator: str | None) -> Iterator[Batch]:
-    if separator is None:
-        yield from _decoded([b"".join(_blocks(piece, raw, tally))], piece, tally)
-        return
-    cut = separator.encode()
-    for block in _blocks(piece, raw, tally, cut):
-        yield from _decoded(block.split(cut), piece, tally, skip_empty=True)
+def _broken_at(data: bytes) -> int:
+    """Where a JSON document stops being one."""
+    try:
+        json.loads(data)
+    except json.JSONDecodeError as error:
+        return error.pos
+    except (ValueError, RecursionError):
+        pass
+    return 0
 
 
-def _decoded(
-    documents: list[bytes], piece: Piece, tally: Tally, skip_empty: bool = False
+def _read_txt(
+    piece: Piece, raw: IO[bytes], bad_rows: BadRows, separator: str | None
 ) -> Iterator[Batch]:
+    if separator is None:
+        yield from _decode_texts([b"".join(_blocks(piece, raw, bad_rows))], piece, bad_rows)
+        return
+    end = separator.encode()
+    for block in _blocks(piece, raw, bad_rows, end):
+        yield from _decode_texts([d for d in block.split(end) if d], piece, bad_rows)
+
+
+def _decode_texts(documents: list[bytes], piece: Piece, bad_rows: BadRows) -> Iterator[Batch]:
     texts = []
     for document in documents:
-        if skip_empty and not document:
-            continue
-        tally.lines += 1
+        bad_rows.lines += 1
         try:
             texts.append(document.decode("utf-8"))
         except UnicodeDecodeError as error:
-            where = f"byte {error.start} of it"
-            tally.skip(reasons.NOT_UTF8, piece.file.name, "document", tally.lines, where)
+            detail = f"byte {error.start} of it"
+            bad_rows.add_row(NOT_UTF8, piece.file.name, "document", bad_rows.lines, detail)
     if texts:
         yield Batch(texts)
+
+
+def _blocks(
+    piece: Piece, raw: IO[bytes], bad_rows: BadRows, separator: bytes = b"\n"
+) -> Iterator[bytes]:
+    """Blocks of whole records without a BOM; `bad_rows` gets a truncated end."""
+    if piece.start:
+        raw.seek(piece.start - len(separator))
+    read = decompressed(raw, piece.file.compression)
+    blocks = record_blocks(read, start=piece.start, stop=piece.stop, separator=separator)
+    first = piece.start == 0
+    try:
+        for block in _read_ahead(blocks):
+            yield block.removeprefix(BOM) if first else block
+            first = False
+    except TruncatedError as error:
+        detail = f"of {piece.file.size}; what came before it is counted, the rest is lost"
+        bad_rows.add_row(TRUNCATED, piece.file.name, "byte", error.position, detail)
+
+
+def record_blocks(
+    read: Read, *, start: int = 0, stop: int | None = None, separator: bytes = b"\n"
+) -> Iterator[bytes]:
+    """Whole records of a byte range, in blocks of about `BLOCK` bytes.
+
+    A record belongs to the range in which its first byte lies, so that ranges that touch share
+    nothing and lose nothing. The reader stands at `start` (or at `start` minus the length of the
+    separator when `start` is above 0).
+
+    Args:
+        read: reads up to n bytes.
+        start: first byte of the range.
+        stop: first byte after the range, None for the end of the file.
+        separator: what ends a record.
+
+    Raises:
+        TruncatedError: as `read` does; the last record is yielded before if it is whole JSON.
+    """
+    position = start - len(separator) if start else 0
+    rest = b""
+    inside_earlier_record = start > 0
+    try:
+        for chunk in _chunks(read):
+            rest += chunk
+            if inside_earlier_record:
+                end = rest.find(separator)
+                inside_earlier_record = end < 0
+                # Without a separator yet, its first bytes may be there.
+                drop = max(len(rest) - len(separator) + 1, 0) if end < 0 else end + len(separator)
+                position, rest = position + drop, rest[drop:]
+                if inside_earlier_record:
+                    continue
+            if stop is not None and position >= stop:
+                return
+            block, rest = _split(rest, separator, None if stop is None else stop - position)
+            position += len(block)
+            if block:
+                yield block
+            if stop is not None and position >= stop:
+                return
+    except TruncatedError:
+        if separator == b"\n" and not inside_earlier_record and _is_json(rest):
+            yield rest
+        raise
+    if rest and not inside_earlier_record:
+        yield rest
+
+
+def _split(data: bytes, separator: bytes, limit: int | None) -> tuple[bytes, bytes]:
+    """Splits after the last whole record that starts before `limit`."""
+    if limit is not None and limit <= len(data):
+        found = data.find(separator, max(limit - len(separator), 0))
+        if found >= 0:
+            return data[: found + len(separator)], data[found + len(separator) :]
+    if len(separator) == 1:
+        end = data.rfind(separator) + 1
+    else:  # from the left, as a reader splits: of three newlines the first two are a blank line
+        end = len(data) - len(data.split(separator)[-1]) if separator in data else 0
+    return data[:end], data[end:]
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        return msgspec.json.decode(data) is not None
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def _chunks(read: Read) -> Iterator[bytes]:
+    """Chunks of about `BLOCK` bytes; what comes before a truncated end is a chunk too."""
+    parts: list[bytes] = []
+    size = 0
+    try:
+        while part := read(BLOCK - size):
+            parts.append(part)
+            size += len(part)
+            if size >= BLOCK:
+                yield b"".join(parts)
+                parts, size = [], 0
+    except TruncatedError:
+        yield b"".join(parts)
+        raise
+    if parts:
+        yield b"".join(parts)
+
+
+def _read_ahead(items: Iterator[bytes]) -> Iterator[bytes]:
+    """The same items; a thread produces the next one while the consumer works on the last."""
+    with ThreadPoolExecutor(1) as thread:
+        upcoming = thread.submit(next, items, None)
+        while (item := upcoming.result()) is not None:
+            upcoming = thread.submit(next, items, None)
+            yield item

@@ -1,22 +1,52 @@
-"""Rows → batches, one row at a time with patience: what fails is skipped and told by reason."""
+"""What a row holds (plain text, a chat, or token ids), and how rows become batches.
+
+`find_layout` chooses the column of a source. `Layout.decoder` reads JSON lines at full speed and
+parses no other column; `BatchBuilder` converts rows one at a time, and skips those that do not fit.
+Both use the same types, so they accept the same rows.
+"""
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from vocabfreq.corpus import bad_rows as reasons
-from vocabfreq.corpus.bad_rows import Tally
-from vocabfreq.corpus.layouts import MASK_COLUMN, Layout
+from vocabfreq.corpus.bad_rows import (
+    NO_COLUMN,
+    NO_MASK,
+    NOT_JSON,
+    NOT_OBJECT,
+    NOT_UTF8,
+    NULL,
+    SURROGATE,
+    UNKNOWN_ROLE,
+    WRONG_ITEMS,
+    WRONG_MASK,
+    WRONG_TYPE,
+    BadRows,
+)
+from vocabfreq.errors import SourceError
+
+Kind = Literal["text", "chat", "ids"]
+Roles = Literal["assistant", "all"]
+
+OTHER_ROLES = frozenset(
+    {"user", "human", "system", "developer", "tool", "function", "observation", "environment"}
+    | {"ipython", "prompter", "context", "tool_response", "function_response"}
+)
+ASSISTANT_ROLES = frozenset({"assistant", "gpt", "model", "chatgpt", "bot", "bard", "bing"})
+CHAT_COLUMNS = ("messages", "conversations")
+KNOWN_COLUMNS = (*CHAT_COLUMNS, "text", "input_ids", "content")
+MASK_COLUMN = "loss_mask"
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_ITEMS = {"chat": "turns", "ids": "ids"}
-_JSON_NAMES = {dict: "n object", list: " list", str: " text", bool: " boolean"}
+_ITEM_NAMES = {"chat": "turns", "ids": "ids"}
+_TYPE_NAMES = {dict: "n object", list: " list", str: " text", bool: " boolean"}
 
 
 class BadRowError(Exception):
@@ -57,22 +87,149 @@ class IdBatch:
     rows: npt.NDArray[np.int64]
 
 
-def classify(row: Any, column: str) -> str:
-    """Why a row was not accepted."""
-    if not isinstance(row, dict):
-        return reasons.NOT_OBJECT
-    if column not in row:
-        return reasons.NO_COLUMN
-    return reasons.NULL if row[column] is None else wrong_type(row[column])
+class _Part(msgspec.Struct):
+    text: str | None = None
 
 
-def wrong_type(value: Any) -> str:
-    """The reason for a value of a type that cannot be counted."""
-    return reasons.WRONG_TYPE.format(_JSON_NAMES.get(type(value), " number"))
+class _Function(msgspec.Struct):
+    arguments: Any = None
+
+
+class _ToolCall(msgspec.Struct):
+    function: _Function | None = None
+
+
+class Turn(msgspec.Struct):
+    """One chat turn, OpenAI (`role`, `content`) or ShareGPT (`from`, `value`) shaped."""
+
+    role: str | None = None
+    content: str | list[_Part] | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[_ToolCall] | None = None
+    function_call: _Function | None = None
+    speaker: str | None = msgspec.field(default=None, name="from")
+    value: str | None = None
+
+    def texts(self) -> list[str]:
+        """What the speaker generated, in the order in which a chat template writes it."""
+        content = self.content if self.content is not None else self.value
+        if isinstance(content, list):
+            content = "".join(part.text or "" for part in content)
+        calls = [self.function_call, *(call.function for call in self.tool_calls or ())]
+        arguments = [call.arguments for call in calls if call and call.arguments is not None]
+        written = [
+            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            for value in arguments
+        ]
+        return [text for text in (self.reasoning_content, content, *written) if text]
+
+
+_TYPES: dict[Kind, Any] = {"text": str, "chat": list[Turn], "ids": list[int]}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a source keeps what is counted.
+
+    Attributes:
+        kind: `text`, `chat` or `ids`.
+        column: name of the column.
+        roles: whose turns of a chat count.
+    """
+
+    kind: Kind
+    column: str
+    roles: Roles = "assistant"
+
+    @property
+    def decoder(self) -> "msgspec.json.Decoder[Any]":
+        """Decodes a JSON line into an object with `value` and, for ids, `mask`."""
+        return _decoder(self)
+
+    def texts(self, value: Any, bad_rows: BadRows) -> list[str]:
+        """The texts of one converted value: one for a text, one or more a turn for a chat.
+
+        Turns of an unknown role do not count; `bad_rows` gets their number.
+        """
+        if self.kind == "text":
+            return [value]
+        turns = value if self.roles == "all" else [t for t in value if _is_assistant(t, bad_rows)]
+        return [text for turn in turns for text in turn.texts()]
+
+
+@cache
+def _decoder(layout: Layout) -> "msgspec.json.Decoder[Any]":
+    fields: list[Any] = [("value", _TYPES[layout.kind], msgspec.field(name=layout.column))]
+    if layout.kind == "ids":
+        fields.append(("mask", list[int] | None, msgspec.field(name=MASK_COLUMN, default=None)))
+    return msgspec.json.Decoder(msgspec.defstruct("Row", fields, gc=False))
+
+
+def _is_assistant(turn: Turn, bad_rows: BadRows) -> bool:
+    role = (turn.role or turn.speaker or "").lower()
+    if role in ASSISTANT_ROLES:
+        return True
+    if role not in OTHER_ROLES:
+        bad_rows.add(UNKNOWN_ROLE, 1)
+    return False
+
+
+def find_layout(rows: list[dict[str, Any]], column: str | None, roles: Roles, file: str) -> Layout:
+    """Finds the column to count.
+
+    Args:
+        rows: the first rows of a source.
+        column: the column to count, None to find it.
+        roles: whose turns of a chat count.
+        file: file name for messages.
+
+    Raises:
+        SourceError: there is no such column, or several could be meant.
+    """
+    kinds: dict[str, Kind | None] = {}
+    for row in rows:
+        for key, value in row.items():
+            kinds[key] = kinds.get(key) or _kind_of(value)
+    columns = ", ".join(map(repr, kinds)) or "no columns at all"
+    name = column or _default_column(kinds)
+    if name is None:
+        raise SourceError(
+            f"{file}: not clear which column to count, there are {columns}",
+            hint="name it with --column",
+        )
+    if name not in kinds:
+        raise SourceError(
+            f"{file}: no column {name!r}",
+            expected=f"one of {columns}",
+            hint="name one of them with --column",
+        )
+    return Layout(kinds[name] or ("chat" if name in CHAT_COLUMNS else "text"), name, roles)
+
+
+def _kind_of(value: Any) -> Kind | None:
+    """The kind of a value of a column, None when the value does not show it."""
+    if isinstance(value, str | bytes):
+        return "text"
+    if not isinstance(value, list) or not value:
+        return None
+    if all(isinstance(item, dict) and item.keys() & {"role", "from"} for item in value):
+        return "chat"
+    if all(isinstance(item, int) and not isinstance(item, bool) for item in value):
+        return "ids"
+    return None
+
+
+def _default_column(kinds: dict[str, Kind | None]) -> str | None:
+    """A column with a known name, else the only one that can be counted."""
+    known = [name for name in KNOWN_COLUMNS if name in kinds]
+    if known:
+        return next((name for name in known if kinds[name]), known[0])
+    countable = [name for name, kind in kinds.items() if kind]
+    return countable[0] if len(countable) == 1 else None
 
 
 def load_line(line: bytes) -> Any:
-    """One JSON line by the standard library, which takes lone surrogates and NaN.
+    """Parses one JSON line with the standard library, which takes lone surrogates and NaN.
 
     Raises:
         BadRowError: it is not UTF-8, or not JSON.
@@ -80,131 +237,124 @@ def load_line(line: bytes) -> Any:
     try:
         return json.loads(line.decode("utf-8"))
     except UnicodeDecodeError:
-        raise BadRowError(reasons.NOT_UTF8) from None
+        raise BadRowError(NOT_UTF8) from None
     except (ValueError, RecursionError):
-        raise BadRowError(reasons.NOT_JSON) from None
-
-
-def accept(row: Any, layout: Layout) -> Any:
-    """A row of any shape → its converted value.
-
-    Raises:
-        BadRowError: with the reason.
-    """
-    try:
-        return layout.convert(row[layout.column])
-    except msgspec.ValidationError as error:
-        raise BadRowError(
-            _misfit(row[layout.column], layout) or classify(row, layout.column), str(error)
-        ) from None
-    except (KeyError, TypeError, IndexError):
-        raise BadRowError(classify(row, layout.column)) from None
-
-
-def _misfit(value: Any, layout: Layout) -> str | None:
-    """The reason for a list, as it should be, of something that it should not hold."""
-    return (
-        f"{_ITEMS[layout.kind]} do not fit"
-        if layout.kind in _ITEMS and isinstance(value, list)
-        else None
-    )
-
-
-def accept_mask(row: Any, length: int) -> list[int] | None:
-    """The loss mask beside a value of ids, None when the row has none.
-
-    Raises:
-        BadRowError: it is of another length, or no mask.
-    """
-    mask = row.get(MASK_COLUMN)
-    if mask is None:
-        return None
-    if not isinstance(mask, list) or len(mask) != length:
-        raise BadRowError("loss mask of another length")
-    return mask
-
-
-def mend(text: str) -> tuple[str, int]:
-    """Replaces lone surrogates, which no tokenizer takes, by U+FFFD; also says how many."""
-    try:
-        text.encode()  # three times faster than a search
-    except UnicodeEncodeError:
-        return _SURROGATE.subn("\ufffd", text)
-    return text, 0
+        raise BadRowError(NOT_JSON) from None
 
 
 @dataclass
 class BatchBuilder:
-    """Gathers accepted rows into one batch, and tells the tally of the others."""
+    """Gathers rows into one batch; rows that do not fit go to `bad_rows`.
+
+    Attributes:
+        layout: where the text is.
+        bad_rows: gets the rows that are skipped or repaired.
+        file: base name of the file.
+        unit: `line` or `row`, for messages.
+    """
 
     layout: Layout
-    tally: Tally
+    bad_rows: BadRows
     file: str
     unit: str
-    texts: list[str] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-    masks: list[list[int] | None] = field(default_factory=list)
-    values: list[list[int]] = field(default_factory=list)
-    rows: list[int] = field(default_factory=list)
+    _texts: list[str] = field(default_factory=list)
+    _sizes: list[int] = field(default_factory=list)
+    _ids: list[list[int]] = field(default_factory=list)
+    _masks: list[list[int] | None] = field(default_factory=list)
+    _numbers: list[int] = field(default_factory=list)
 
-    def add(self, load: Callable[[], Any], number: int) -> None:
-        """Loads a row, checks it and adds what it holds; a bad one goes to the tally."""
+    def add(self, row: Any, number: int) -> None:
+        """Adds what a row holds; skips it if it does not fit."""
         try:
-            row = load()
-            value = accept(row, self.layout)
-            mask = accept_mask(row, len(value)) if self.layout.kind == "ids" else None
-        except BadRowError as bad:
-            self.tally.skip(str(bad), self.file, self.unit, number, bad.detail)
+            value = _value(row, self.layout)
+            mask = _mask(row, len(value)) if self.layout.kind == "ids" else None
+        except BadRowError as error:
+            self.skip(error, number)
             return
-        self._append(value, mask, number)
-
-    def _append(self, value: Any, mask: list[int] | None, number: int) -> None:
-        self.rows.append(number)
         if self.layout.kind == "ids":
-            self.values.append(value)
-            self.masks.append(mask)
+            self._ids.append(value)
+            self._masks.append(mask)
+            self._numbers.append(number)
             return
-        texts = self.layout.texts(value, self.tally)
-        self.texts += [self._mended(text, number) for text in texts]
-        self.sizes.append(len(texts))
+        texts = self.layout.texts(value, self.bad_rows)
+        self._texts += [self._without_surrogates(text, number) for text in texts]
+        self._sizes.append(len(texts))
 
-    def _mended(self, text: str, number: int) -> str:
-        text, replaced = mend(text)
-        for _ in range(replaced):
-            self.tally.skip(reasons.SURROGATE, self.file, self.unit, number)
+    def skip(self, error: BadRowError, number: int) -> None:
+        """Counts a bad row."""
+        self.bad_rows.add_row(str(error), self.file, self.unit, number, error.detail)
+
+    def _without_surrogates(self, text: str, number: int) -> str:
+        """Replaces lone surrogates, which no tokenizer takes, by U+FFFD."""
+        try:
+            text.encode()  # three times faster than a search
+        except UnicodeEncodeError:
+            text, replaced = _SURROGATE.subn("\ufffd", text)
+            for _ in range(replaced):
+                self.bad_rows.add_row(SURROGATE, self.file, self.unit, number)
         return text
 
     def build(self) -> Iterator[Batch | IdBatch]:
-        """The batch, or nothing when no row was accepted."""
-        if self.layout.kind == "ids" and self.values:
-            yield id_batch(self.values, self.masks, self.rows, self.tally)
-        elif self.sizes:
-            yield Batch(self.texts, self.sizes if self.layout.kind == "chat" else None)
+        """The batch, or nothing when every row was skipped."""
+        if self._ids:
+            yield id_batch(self._ids, self._masks, self._numbers, self.bad_rows)
+        elif self._sizes:
+            yield Batch(self._texts, self._sizes if self.layout.kind == "chat" else None)
+
+
+def _value(row: Any, layout: Layout) -> Any:
+    """The converted value of the column of any JSON value, or of a row of a table."""
+    if not isinstance(row, dict):
+        raise BadRowError(NOT_OBJECT)
+    if layout.column not in row:
+        raise BadRowError(NO_COLUMN)
+    value = row[layout.column]
+    try:
+        if isinstance(value, bytes):  # files without a string type keep text as binary
+            value = value.decode("utf-8")
+        return msgspec.convert(value, _TYPES[layout.kind])
+    except UnicodeDecodeError:
+        raise BadRowError(NOT_UTF8) from None
+    except (msgspec.ValidationError, TypeError) as error:
+        raise BadRowError(_mismatch(value, layout.kind), str(error)) from None
+
+
+def _mismatch(value: Any, kind: Kind) -> str:
+    """The reason for a value that is not of the column's type."""
+    if value is None:
+        return NULL
+    if isinstance(value, list) and kind in _ITEM_NAMES:
+        return WRONG_ITEMS.format(_ITEM_NAMES[kind])
+    return WRONG_TYPE.format(_TYPE_NAMES.get(type(value), " number"))
+
+
+def _mask(row: dict[str, Any], length: int) -> list[int] | None:
+    """The loss mask of a row of ids, None when it has none."""
+    mask = row.get(MASK_COLUMN)
+    if mask is not None and (not isinstance(mask, list) or len(mask) != length):
+        raise BadRowError(WRONG_MASK)
+    return mask
 
 
 def id_batch(
-    values: list[list[int]], masks: list[list[int] | None], rows: list[int], tally: Tally
+    ids: list[list[int]], masks: list[list[int] | None], rows: list[int], bad_rows: BadRows
 ) -> IdBatch:
-    """Lists of ids → one batch of arrays. A row without a mask counts whole; the tally is told."""
-    offsets = np.zeros(len(values) + 1, np.int64)
-    np.cumsum([len(value) for value in values], out=offsets[1:])
-    without = sum(mask is None for mask in masks)
+    """Lists of ids, a list a document → one batch of arrays.
+
+    All ids of a document without a mask count; `bad_rows` gets the number of such documents where
+    others have one.
+    """
+    offsets = np.zeros(len(ids) + 1, np.int64)
+    np.cumsum([len(document) for document in ids], out=offsets[1:])
+    unmasked = sum(mask is None for mask in masks)
     mask = None
-    if without < len(masks):
-        whole = [
-            np.ones(len(v), bool) if m is None else m for v, m in zip(values, masks, strict=True)
-        ]
-        mask = np.concatenate([np.asarray(m, bool) for m in whole])
-        if without:
-            tally.add(reasons.NO_MASK, without)
-    return IdBatch(_flat_ids(values, int(offsets[-1])), offsets, mask, np.asarray(rows, np.int64))
-
-
-def _flat_ids(values: list[list[int]], total: int) -> npt.NDArray[np.int64]:
-    flat = np.empty(total, np.int64)
-    start = 0
-    for value in values:
+    if unmasked < len(masks):
+        full = [np.ones(len(i), bool) if m is None else m for i, m in zip(ids, masks, strict=True)]
+        mask = np.concatenate([np.asarray(m, bool) for m in full])
+        if unmasked:
+            bad_rows.add(NO_MASK, unmasked)
+    flat = np.empty(int(offsets[-1]), np.int64)
+    for start, document in zip(offsets.tolist(), ids, strict=False):
         # An id too large for int64 is as wrong as any other that is out of range.
-        flat[start : start + len(value)] = [min(max(i, -(2**62)), 2**62) for i in value]
-        start += len(value)
-    return flat
+        flat[start : start + len(document)] = [min(max(i, -(2**62)), 2**62) for i in document]
+    return IdBatch(flat, offsets, mask, np.asarray(rows, np.int64))

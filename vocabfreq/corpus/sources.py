@@ -1,83 +1,45 @@
 """Source specs → shards: units of work that can be counted alone, in any order, once each.
 
-The first rows of a file, to see what it holds before anything is counted.
+>>> from vocabfreq.corpus.sources import parse_source, plan_source
+>>> [shard.name for shard in plan_source(0, parse_source("chat=data/chat.jsonl"))]
+['chat.jsonl']
 """
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, get_args
 
-import msgspec
-
-from vocabfreq.corpus import hub_datasets
-from vocabfreq.corpus.blocks import BLOCK, BOM, TruncatedError, decompressed
-from vocabfreq.corpus.files import STDIN, InputFile, local_files, named_errors, standard_input_file
-from vocabfreq.corpus.layouts import Layout, Roles, find_layout
-from vocabfreq.corpus.readers import MAX_JSON, Piece, json_rows
-from vocabfreq.corpus.rows import BadRowError, load_line
+from vocabfreq.corpus.files import (
+    BLOCK,
+    BOM,
+    STDIN,
+    InputFile,
+    Piece,
+    TruncatedError,
+    decompressed,
+    local_files,
+    os_errors_as_source_errors,
+    standard_input_file,
+)
+from vocabfreq.corpus.hub_datasets import data_set_files, is_data_set
+from vocabfreq.corpus.readers import MAX_JSON, json_rows, record_batches
+from vocabfreq.corpus.rows import BadRowError, Layout, Roles, find_layout, load_line
 from vocabfreq.errors import SourceError
 
-ROWS = 100
-
-
-def first_rows(file: InputFile) -> list[dict[str, Any]]:
-    """The first rows of a file that are objects; empty when there are none."""
-    if file.format in ("parquet", "arrow", "hub"):
-        from vocabfreq.corpus.columnar import first_records
-
-        return first_records(file, ROWS)
-    data = head(file)
-    rows = json_rows(data) if file.format == "json" else None
-    return _objects(rows if rows is not None else map(_loaded, data.split(b"\n")))
-
-
-def head(file: InputFile) -> bytes:
-    """The start of a file without a BOM: whole lines, or all of it when it is one JSON document."""
-    parts = [b""]
-    with named_errors(file.path), file.open() as raw:
-        read = decompressed(raw, file.compression)
-        try:
-            while _wants_more(parts, file) and (part := read(BLOCK)):
-                parts.append(part)
-        except TruncatedError:
-            pass  # reported when the file is counted
-    return b"".join(parts).removeprefix(BOM)
-
-
-def _wants_more(parts: list[bytes], file: InputFile) -> bool:
-    size = sum(map(len, parts))
-    a_line = file.format != "json" and size >= BLOCK and any(b"\n" in part for part in parts)
-    return size <= MAX_JSON and not a_line
-
-
-def _loaded(line: bytes) -> Any:
-    try:
-        return msgspec.json.decode(line)
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
-        pass
-    try:
-        return load_line(line)
-    except BadRowError:
-        return None
-
-
-def _objects(rows: Iterable[Any]) -> list[dict[str, Any]]:
-    return list(islice((row for row in rows if isinstance(row, dict)), ROWS))
-
-
+MIN_SHARD_BYTES, MAX_SHARD_BYTES, SHARDS_PER_FILE = 8 << 20, 256 << 20, 16
+FIRST_ROWS = 100
 _NAMED = re.compile(r"^([\w.-]+)=(.+)$", re.DOTALL)
-SMALLEST, LARGEST, SHARDS_PER_FILE = 8 << 20, 256 << 20, 16
 
 
 @dataclass(frozen=True)
 class Source:
-    """One corpus as it was asked for.
+    """One corpus.
 
     Attributes:
-        name: how it is called in the file; unique within a build.
+        name: its name in the frequency file; unique within a build.
         spec: a path, a glob, `-`, or a Hub data set.
         column: column to count, None to find it.
         roles: whose turns of a chat count.
@@ -93,7 +55,7 @@ class Source:
     max_documents: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuses what makes no sense.
+        """Checks the values.
 
         Raises:
             SourceError: naming the option and its value.
@@ -116,7 +78,7 @@ class Shard:
 
     Attributes:
         source: index of its source.
-        pieces: what to read, in order.
+        pieces: parts of files, in reading order.
         layout: where the text is.
         separator: as in the source.
         limit: count this many documents and stop, None for all.
@@ -132,7 +94,7 @@ class Shard:
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """Its name in messages."""
         first = self.pieces[0]
         more = f" and {len(self.pieces) - 1} more" if len(self.pieces) > 1 else ""
         part = f" from {first.start}" if first.start else ""
@@ -145,17 +107,22 @@ class Shard:
 
     @property
     def identity(self) -> Any:
-        """Everything about it that decides what it counts to, as plain JSON."""
+        """Everything about it that decides its counts, as plain JSON."""
         pieces = [(p.file.path, p.file.stamp, p.start, p.stop) for p in self.pieces]
         layout = (self.layout.kind, self.layout.column, self.layout.roles)
         return [pieces, layout, self.separator, self.limit, self.first]
 
 
 def parse_source(text: str, **options: Any) -> Source:
-    """`[NAME=]SPEC` → a Source; without a name, it is called after the file or data set."""
+    """`[NAME=]SPEC` → a Source; without a name, the file or data set names it.
+
+    Args:
+        text: the spec.
+        options: other attributes of `Source`.
+    """
     named = None if os.path.exists(text) else _NAMED.match(text)
-    name, spec = named.groups() if named else ("", text)
-    return Source(name or _default_name(spec), spec, **options)
+    name, spec = named.groups() if named else (_default_name(text), text)
+    return Source(name, spec, **options)
 
 
 def _default_name(spec: str) -> str:
@@ -171,12 +138,12 @@ def plan_source(index: int, source: Source) -> list[Shard]:
     """Cuts a source into shards.
 
     Raises:
-        SourceError: nothing is there, or it cannot be told what to count.
+        SourceError: there is no such file, or no column that can be counted.
     """
-    files = find_files(source)
-    layout = _layout(source, files)
+    files = _find_files(source)
+    layout = _find_layout(source, files)
     pieces = [piece for file in files for piece in _pieces(file, source)]
-    # The first N in plan order can only be told by one worker that reads in that order.
+    # The first N in plan order are known only to one worker that reads in that order.
     groups = list(_grouped(pieces)) if source.max_documents is None else [tuple(pieces)]
     return [
         Shard(index, group, layout, source.separator, source.max_documents, first=n == 0)
@@ -184,18 +151,69 @@ def plan_source(index: int, source: Source) -> list[Shard]:
     ]
 
 
-def find_files(source: Source) -> list[InputFile]:
+def _find_files(source: Source) -> list[InputFile]:
     """The files of a source, in plan order."""
     if source.spec == STDIN:
         return [standard_input_file(source.separator)]
-    if hub_datasets.is_data_set(source.spec):
-        return hub_datasets.data_set_files(source.spec)
+    if is_data_set(source.spec):
+        return data_set_files(source.spec)
     return local_files(source.spec)
+
+
+def _find_layout(source: Source, files: list[InputFile]) -> Layout:
+    """The layout of the first file with rows; the others have the same."""
+    if all(file.format == "txt" for file in files):
+        return Layout("text", "text")
+    for file in files:
+        if file.format != "txt" and (rows := _first_rows(file)):
+            return find_layout(rows, source.column, source.roles, file.name)
+    names = ", ".join(file.name for file in files[:3])
+    size = sum(file.size for file in files)
+    raise SourceError(
+        f"no row can be read in {names} ({size:,} bytes)",
+        expected="JSON objects in UTF-8, or a table with rows and a text, chat or ids column",
+    )
+
+
+def _first_rows(file: InputFile) -> list[dict[str, Any]]:
+    """The first rows of a file that are objects; empty when there are none."""
+    if file.is_columnar:
+        from vocabfreq.corpus.columnar import first_records
+
+        return first_records(record_batches(Piece(file), None), FIRST_ROWS)
+    data = _head(file)
+    rows = json_rows(data) if file.format == "json" else None
+    found = map(_load_or_none, data.split(b"\n")) if rows is None else iter(rows)
+    return list(islice((row for row in found if isinstance(row, dict)), FIRST_ROWS))
+
+
+def _head(file: InputFile) -> bytes:
+    """The start of a file without a BOM: at least one line; of a JSON document all of it."""
+    parts: list[bytes] = []
+    size, has_line = 0, False
+    with os_errors_as_source_errors(file.path), file.open() as raw:
+        read = decompressed(raw, file.compression)
+        try:
+            while size <= MAX_JSON and not has_line and (part := read(BLOCK)):
+                parts.append(part)
+                size += len(part)
+                is_enough = file.format != "json" and size >= BLOCK
+                has_line = is_enough and any(b"\n" in part for part in parts)
+        except TruncatedError:
+            pass  # reported when the file is counted
+    return b"".join(parts).removeprefix(BOM)
+
+
+def _load_or_none(line: bytes) -> Any:
+    try:
+        return load_line(line)
+    except BadRowError:
+        return None
 
 
 def _pieces(file: InputFile, source: Source) -> Iterator[Piece]:
     """Cuts by the file's own size only, so that a file is cut alike in every build."""
-    size = min(max(-(-file.size // SHARDS_PER_FILE), SMALLEST), LARGEST)
+    size = min(max(-(-file.size // SHARDS_PER_FILE), MIN_SHARD_BYTES), MAX_SHARD_BYTES)
     if file.format == "parquet":
         yield from _row_groups(file, size)
     elif file.size > size and _can_cut(file, source):
@@ -231,23 +249,9 @@ def _grouped(pieces: list[Piece]) -> Iterator[tuple[Piece, ...]]:
     group: list[Piece] = []
     for piece in pieces:
         alone = piece.file.format == "hub"  # one bad row ends such a file, and its group with it
-        if group and (alone or sum(p.size for p in group) + piece.size > SMALLEST):
+        if group and (alone or sum(p.size for p in group) + piece.size > MIN_SHARD_BYTES):
             yield tuple(group)
             group = []
         group.append(piece)
     if group:
         yield tuple(group)
-
-
-def _layout(source: Source, files: list[InputFile]) -> Layout:
-    if all(file.format == "txt" for file in files):
-        return Layout("text", "text")
-    for file in (file for file in files if file.format != "txt"):
-        if rows := first_rows(file):
-            return find_layout(rows, source.column, source.roles, file.name)
-    names = ", ".join(file.name for file in files[:3])
-    size = sum(file.size for file in files)
-    raise SourceError(
-        f"no row can be read in {names} ({size:,} bytes)",
-        expected="JSON objects in UTF-8, or a table with rows and a text, chat or ids column",
-    )

@@ -1,10 +1,7 @@
-"""Partial files of all shards of a plan → one table.
-
-Sums over the shards of one source, and what the file then says of it.
-"""
+"""Merges the partial files of all shards of a plan into one table."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -26,34 +23,54 @@ from vocabfreq.frequencies.metadata import (
     TokenizerRecord,
 )
 from vocabfreq.frequencies.table import FrequencyTable
-from vocabfreq.tokenizer.info import TokenizerInfo
 
 
-class SourceTotal:
-    """Sums over the shards of one source."""
+@dataclass
+class Report:
+    """A finished count.
 
-    def __init__(self) -> None:
-        self.documents = self.heldout_documents = self.tokens = self.bytes = self.digest = 0
-        self.skipped: Counter[str] = Counter()
-        self.examples: list[Example] = []
-        self.lines: Counter[str] = Counter()
-        self.first_path: str | None = None
-        self.mask = (0, 0)
-        self.encoder = EncoderRecord(
+    Attributes:
+        table: the counts.
+        examples: source name → the first examples of bad rows of each reason.
+        changes: why the partial files of an earlier build were not used.
+        resumed: shards that an earlier run had counted.
+        shards: all shards.
+    """
+
+    table: FrequencyTable
+    examples: dict[str, list[Example]] = field(default_factory=dict)
+    changes: list[str] = field(default_factory=list)
+    resumed: int = 0
+    shards: int = 0
+
+
+@dataclass
+class SourceTotals:
+    """Sums over consecutive shards of one source; the fields are those of `ShardCount`.
+
+    Attributes:
+        examples: the first bad rows of each reason.
+        lines: path → lines read of that file.
+        first_path: path of the first file, None without shards.
+    """
+
+    documents: int = 0
+    heldout_documents: int = 0
+    tokens: int = 0
+    bytes: int = 0
+    digest: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    examples: list[Example] = field(default_factory=list)
+    lines: Counter[str] = field(default_factory=Counter)
+    first_path: str | None = None
+    mask: tuple[int, int] = (0, 0)
+    encoder: EncoderRecord = field(
+        default_factory=lambda: EncoderRecord(
             name="none", version="", cross_checked_documents=0, mismatched_documents=0
         )
+    )
 
-    def add(self, part: ShardCount, paths: list[str]) -> None:
-        """Adds a shard, in plan order."""
-        for name in ("documents", "heldout_documents", "tokens", "bytes"):
-            setattr(self, name, getattr(self, name) + getattr(part, name))
-        self.digest = (self.digest + part.digest) % 2**256
-        self.skipped.update(part.tally.skipped)
-        self.mask = (self.mask[0] + part.mask[0], self.mask[1] + part.mask[1])
-        self.encoder = merge_encoders(self.encoder, _encoder_record(part))
-        self._place(part, paths)
-
-    def extend(self, later: "SourceTotal") -> None:
+    def extend(self, later: "SourceTotals") -> None:
         """Adds the sums over the shards that come next in plan order."""
         for name in ("documents", "heldout_documents", "tokens", "bytes"):
             setattr(self, name, getattr(self, name) + getattr(later, name))
@@ -62,25 +79,16 @@ class SourceTotal:
         self.mask = (self.mask[0] + later.mask[0], self.mask[1] + later.mask[1])
         self.encoder = merge_encoders(self.encoder, later.encoder)
         if later.first_path is not None:
-            self._keep(_moved(later.examples, later.first_path, self.lines[later.first_path]))
+            before = self.lines[later.first_path]
+            for example in _renumbered(later.examples, later.first_path, before):
+                # A source of thousands of shards has too many.
+                if sum(e.reason == example.reason for e in self.examples) < EXAMPLES_PER_REASON:
+                    self.examples.append(example)
             self.first_path = self.first_path or later.first_path
         self.lines.update(later.lines)
 
-    def _keep(self, examples: Iterable[Example]) -> None:
-        """The first few of each reason; a source of thousands of shards has too many."""
-        for example in examples:
-            if sum(e.reason == example.reason for e in self.examples) < EXAMPLES_PER_REASON:
-                self.examples.append(example)
-
-    def _place(self, part: ShardCount, paths: list[str]) -> None:
-        """Turns line numbers within a shard into line numbers of the file."""
-        self.first_path = self.first_path or paths[0]
-        self._keep(_moved(part.tally.examples, paths[0], self.lines[paths[0]]))
-        for path, lines in zip(paths, part.lines, strict=False):
-            self.lines[path] += lines
-
     def record(self, source: Source, files: tuple[str, ...], weight: float | None) -> SourceRecord:
-        """What the file says of the source."""
+        """The metadata of the source."""
         remark = mask_remark(self.mask)
         skipped = self.skipped + Counter({remark: 1} if remark else {})
         return SourceRecord(
@@ -96,66 +104,63 @@ class SourceTotal:
         )
 
 
-def _moved(examples: Iterable[Example], path: str, lines: int) -> Iterator[Example]:
-    """Examples of a file as lines of it, when so many came before what was read."""
+def _renumbered(examples: Iterable[Example], path: str, before: int) -> Iterator[Example]:
+    """Examples numbered within a file of which so many lines came before."""
     for example in examples:
-        here = example.unit != "byte" and example.file == Path(path).name
-        yield replace(example, number=example.number + lines * here)
+        is_line = example.unit != "byte" and example.file == Path(path).name
+        yield replace(example, number=example.number + before * is_line)
 
 
-def _encoder_record(part: ShardCount) -> EncoderRecord:
-    return EncoderRecord(
-        name=part.encoder[0],
-        version=part.encoder[1],
-        cross_checked_documents=part.checked,
-        mismatched_documents=part.mismatched,
-        code_points=tuple(part.code_points),
+def _shard_totals(shard: Shard, part: ShardCount) -> SourceTotals:
+    lines: Counter[str] = Counter()
+    for piece, number in zip(shard.pieces, part.lines, strict=False):
+        lines[piece.file.path] += number
+    return SourceTotals(
+        documents=part.documents,
+        heldout_documents=part.heldout_documents,
+        tokens=part.tokens,
+        bytes=part.bytes,
+        digest=part.digest,
+        skipped=Counter(part.bad_rows.skipped),
+        examples=part.bad_rows.examples,
+        lines=lines,
+        first_path=shard.pieces[0].file.path,
+        mask=part.mask,
+        encoder=EncoderRecord(
+            name=part.encoder[0],
+            version=part.encoder[1],
+            cross_checked_documents=part.checked,
+            mismatched_documents=part.mismatched,
+            code_points=tuple(part.code_points),
+        ),
     )
 
 
-@dataclass
-class Report:
-    """What a person should hear about a finished count, beside the table.
+class Totals:
+    """Sums over consecutive shards of a plan.
 
     Attributes:
-        table: the counts.
-        examples: the first places of each reason, per source name.
-        changes: why earlier partial files were not used.
-        resumed: shards that an earlier run had counted.
-        shards: all shards.
-    """
-
-    table: FrequencyTable
-    examples: dict[str, list[Example]] = field(default_factory=dict)
-    changes: list[str] = field(default_factory=list)
-    resumed: int = 0
-    shards: int = 0
-
-
-class Sums:
-    """Sums over consecutive shards of a plan; those of two neighbours add up to one.
-
-    Attributes:
-        counts: int64 [S, V]; likewise `heldout`.
-        totals: one a source.
+        counts: int64 [S, V], occurrences outside the held-out documents, per source.
+        heldout: int64 [S, V], the same inside them.
+        sources: the other sums, per source.
     """
 
     def __init__(self, sources: int, rows: int) -> None:
         self.counts, self.heldout = (np.zeros((sources, rows), np.int64) for _ in range(2))
-        self.totals = [SourceTotal() for _ in range(sources)]
+        self.sources = [SourceTotals() for _ in range(sources)]
 
     def add(self, shard: Shard, part: ShardCount) -> None:
         """Adds the next shard, in plan order."""
         self.counts[shard.source] += part.counts
         self.heldout[shard.source] += part.heldout
-        self.totals[shard.source].add(part, [piece.file.path for piece in shard.pieces])
+        self.sources[shard.source].extend(_shard_totals(shard, part))
 
-    def extend(self, later: "Sums") -> None:
-        """Adds the sums of the shards that come next."""
+    def extend(self, later: "Totals") -> None:
+        """Adds the sums over the shards that come next in plan order."""
         self.counts += later.counts
         self.heldout += later.heldout
-        for total, more in zip(self.totals, later.totals, strict=True):
-            total.extend(more)
+        for source, more in zip(self.sources, later.sources, strict=True):
+            source.extend(more)
 
 
 def merge_partials(plan: Plan, work_dir: Path) -> Report:
@@ -164,48 +169,76 @@ def merge_partials(plan: Plan, work_dir: Path) -> Report:
     Raises:
         CountError: some are missing, or damaged; it names the first few.
     """
-    sums, missing = Sums(len(plan.sources), plan.job.rows), []
-    for key, shard in zip(plan.keys, plan.shards, strict=True):
-        part = load_partial(partial_path(work_dir, key))
+    parts = shards_with_paths(plan, work_dir)
+    return make_report(plan, add_partials(parts, len(plan.sources), plan.tokenizer.rows))
+
+
+def shards_with_paths(plan: Plan, work_dir: Path) -> list[tuple[Shard, Path]]:
+    """All shards in plan order, each with the path of its partial file."""
+    paths = [partial_path(work_dir, key) for key in plan.keys]
+    return list(zip(plan.shards, paths, strict=True))
+
+
+def add_partials(
+    parts: Sequence[tuple[Shard, Path]], sources: int, rows: int
+) -> Totals | list[str]:
+    """The sums over consecutive shards, or the names of those without a partial file that loads.
+
+    Args:
+        parts: the shards and the paths of their partial files.
+        sources: S.
+        rows: V.
+    """
+    totals, missing = Totals(sources, rows), []
+    for shard, path in parts:
+        part = load_partial(path)
         if part is None:
             missing.append(shard.name)
         elif not missing:
-            sums.add(shard, part)
-    if missing:
-        raise missing_shards(missing, len(plan.shards))
-    return report_of(plan, sums)
+            totals.add(shard, part)
+    return missing or totals
 
 
-def missing_shards(names: list[str], shards: int) -> CountError:
-    """The error that some shards have no partial file."""
-    named = ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
-    return CountError(
-        f"{len(names):,} of {shards:,} shards are not counted: {named}",
-        hint="count them first: vocabfreq count --plan …, or the same build again; "
-        "nothing is counted twice",
-    )
+def make_report(plan: Plan, totals: Totals | list[str]) -> Report:
+    """The report on a plan from the sums over all its shards.
+
+    Raises:
+        CountError: `totals` is the names of shards that are not counted.
+    """
+    if not isinstance(totals, Totals):
+        more = f" and {len(totals) - 5:,} more" if len(totals) > 5 else ""
+        raise CountError(
+            f"{len(totals):,} of {len(plan.shards):,} shards are not counted: "
+            f"{', '.join(totals[:5])}{more}",
+            hint="count them first: vocabfreq count --plan …, or the same build again; "
+            "nothing is counted twice",
+        )
+    pairs = list(zip(plan.sources, totals.sources, strict=True))
+    table = FrequencyTable(totals.counts, totals.heldout, _metadata(plan, totals.sources))
+    examples = {source.name: total.examples for source, total in pairs}
+    return Report(table, examples, shards=len(plan.shards))
 
 
-def report_of(plan: Plan, sums: Sums) -> Report:
-    """What a person should hear, of the sums over all shards."""
-    named = zip(plan.sources, sums.totals, strict=True)
-    table = FrequencyTable(sums.counts, sums.heldout, _metadata(plan, sums.totals))
-    return Report(table, {s.name: t.examples for s, t in named}, shards=len(plan.shards))
-
-
-def _metadata(plan: Plan, totals: list[SourceTotal]) -> Metadata:
-    weights = plan.options.weights
+def _metadata(plan: Plan, totals: list[SourceTotals]) -> Metadata:
+    weights, info = plan.options.weights, plan.tokenizer
     encoder = totals[0].encoder
     for total in totals[1:]:
         encoder = merge_encoders(encoder, total.encoder)
     return Metadata(
         format=FORMAT,
         vocabfreq=version("vocabfreq"),
-        tokenizer=tokenizer_record(plan.tokenizer),
-        special_ids=plan.tokenizer.special_ids,
-        stop_ids=plan.tokenizer.stop_ids,
-        template_ids=plan.tokenizer.template_ids,
-        byte_ids=plan.tokenizer.byte_ids,
+        tokenizer=TokenizerRecord(
+            name=info.name,
+            revision=info.revision,
+            sha256=info.sha256,
+            size=info.size,
+            rows=info.rows,
+            absent=info.absent,
+        ),
+        special_ids=info.special_ids,
+        stop_ids=info.stop_ids,
+        template_ids=info.template_ids,
+        byte_ids=info.byte_ids,
         sources=tuple(
             total.record(
                 source, plan.files(n), None if weights is None else weights.get(source.name, 1.0)
@@ -217,24 +250,12 @@ def _metadata(plan: Plan, totals: list[SourceTotal]) -> Metadata:
     )
 
 
-def tokenizer_record(info: TokenizerInfo) -> TokenizerRecord:
-    """The part of a TokenizerInfo that goes into files."""
-    return TokenizerRecord(
-        name=info.name,
-        revision=info.revision,
-        sha256=info.sha256,
-        size=info.size,
-        rows=info.rows,
-        absent=info.absent,
-    )
-
-
 def _options(plan: Plan) -> dict[str, object]:
-    """What was asked for; one value where all sources agree, else a list in source order."""
-    shown: dict[str, object] = {"holdout": plan.options.holdout, "encoder": plan.options.encoder}
+    """The options of the build; one value where all sources agree, else a list in source order."""
+    options: dict[str, object] = {"holdout": plan.options.holdout, "encoder": plan.options.encoder}
     for name in ("roles", "separator", "max_documents"):
         values = [getattr(source, name) for source in plan.sources]
-        shown[name] = values[0] if all(v == values[0] for v in values) else values
+        options[name] = values[0] if all(v == values[0] for v in values) else values
     columns = {s.source: s.layout.column for s in reversed(plan.shards)}
-    shown["columns"] = {plan.sources[n].name: column for n, column in sorted(columns.items())}
-    return shown
+    options["columns"] = {plan.sources[n].name: column for n, column in sorted(columns.items())}
+    return options

@@ -1,12 +1,12 @@
-"""Partial files: what one shard counted, kept until every shard is there.
+"""Partial files (the counts of one shard each) and the work directory that holds them.
 
 A partial file is a safetensors file: `ids` uint32 [N], the ids met, and `counts` [N]; the same of
 the held-out documents as `heldout_ids` and `heldout` [M]; counts are uint32 where they fit, else
-int64; and one metadata key with the rest as JSON: the fingerprint that the file is called by, the
-shard's name, what was read and skipped, and a hash over all of it. A damaged file, or one under
-another's name, is noticed and counted again.
+int64. One metadata key holds the rest as JSON: the fingerprint that names the file, the shard's
+name, what was read and skipped, and a hash over all of it. A file that is damaged, or has another
+shard's name, does not load, and its shard is counted again.
 
-The work directory: partial files, what they are of, and that only one build writes into it.
+Only one build at a time writes into a work directory; `build.json` in it records what was counted.
 """
 
 import contextlib
@@ -24,18 +24,20 @@ from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from vocabfreq.corpus.bad_rows import Tally
+from vocabfreq.corpus.bad_rows import BadRows
 from vocabfreq.counting.plan import Plan
 from vocabfreq.counting.shard import Counts, ShardCount
 from vocabfreq.errors import RefusedError, WorkDirError
 from vocabfreq.storage.atomic import remove_leftovers, write_atomically
 
 SUFFIX = ".part.safetensors"
-_KEY = "vocabfreq_part"
+MANIFEST = "build.json"
+LOCK = ".lock"
+_METADATA_KEY = "vocabfreq_part"
 _TENSORS = ("ids", "counts", "heldout_ids", "heldout")
 
 
-class _Meta(msgspec.Struct):
+class _Metadata(msgspec.Struct):
     key: str
     shard: str
     rows: int
@@ -43,7 +45,7 @@ class _Meta(msgspec.Struct):
     heldout_documents: int
     bytes: int
     digest: str
-    tally: Tally
+    bad_rows: BadRows = msgspec.field(name="tally")
     lines: list[int]
     encoder: tuple[str, str]
     checked: int
@@ -53,11 +55,11 @@ class _Meta(msgspec.Struct):
     sha256: str = ""
 
 
-_COUNTED = _Meta.__struct_fields__[3:-1]  # those that a ShardCount has under the same name
+_SHARD_COUNT_FIELDS = _Metadata.__struct_fields__[3:-1]
 
 
 def partial_path(work_dir: Path, key: str) -> Path:
-    """Where the shard with this fingerprint leaves its counts."""
+    """The path of the partial file of the shard with this fingerprint."""
     return work_dir / f"{key}{SUFFIX}"
 
 
@@ -66,16 +68,18 @@ def save_partial(path: Path, count: ShardCount, shard: str) -> None:
 
     Args:
         path: from `partial_path`; its fingerprint goes into the file too.
-        count: what the shard holds.
+        count: the counts of the shard.
         shard: the shard's name, for people.
     """
     tensors = {
         **_sparse(count.counts, "ids", "counts"),
         **_sparse(count.heldout, "heldout_ids", "heldout"),
     }
-    meta = _meta(_key(path), shard, count)
-    meta.sha256 = _hash(meta, tensors)
-    data = save(tensors, metadata={_KEY: msgspec.json.encode(meta).decode()})
+    fields = {name: getattr(count, name) for name in _SHARD_COUNT_FIELDS}
+    fields["digest"] = f"{count.digest:064x}"
+    metadata = _Metadata(_key(path), shard, len(count.counts), **fields)
+    metadata.sha256 = _hash(metadata, tensors)
+    data = save(tensors, metadata={_METADATA_KEY: msgspec.json.encode(metadata).decode()})
     write_atomically(path, data)
 
 
@@ -90,76 +94,64 @@ def _key(path: Path) -> str:
     return path.name.removesuffix(SUFFIX)
 
 
-def _meta(key: str, shard: str, count: ShardCount) -> _Meta:
-    fields = {name: getattr(count, name) for name in _COUNTED}
-    fields["digest"] = f"{count.digest:064x}"
-    return _Meta(key, shard, len(count.counts), **fields)
-
-
-def _hash(meta: _Meta, tensors: dict[str, npt.NDArray[Any]]) -> str:
-    digest = hashlib.sha256(msgspec.json.encode(msgspec.structs.replace(meta, sha256="")))
+def _hash(metadata: _Metadata, tensors: dict[str, npt.NDArray[Any]]) -> str:
+    digest = hashlib.sha256(msgspec.json.encode(msgspec.structs.replace(metadata, sha256="")))
     for name in sorted(tensors):
         digest.update(np.ascontiguousarray(tensors[name]).data)
     return digest.hexdigest()
 
 
 def load_partial(path: Path) -> ShardCount | None:
-    """Reads a partial file; None when there is none, it is not whole, or it is another shard's."""
+    """Reads a partial file; None when it is missing, damaged, or another shard's."""
     if not path.is_file():
         return None
     try:
         with safe_open(str(path), "numpy") as file:
-            meta = msgspec.json.decode((file.metadata() or {})[_KEY], type=_Meta)
+            metadata = msgspec.json.decode((file.metadata() or {})[_METADATA_KEY], type=_Metadata)
             tensors = {name: file.get_tensor(name) for name in _TENSORS}
     except (SafetensorError, msgspec.DecodeError, KeyError, OSError, ValueError):
         return None
-    whole = meta.key == _key(path) and meta.sha256 == _hash(meta, tensors)
-    return _restore(meta, tensors) if whole else None
-
-
-def _restore(meta: _Meta, tensors: dict[str, npt.NDArray[Any]]) -> ShardCount:
-    counts, heldout = np.zeros(meta.rows, np.int64), np.zeros(meta.rows, np.int64)
+    if metadata.key != _key(path) or metadata.sha256 != _hash(metadata, tensors):
+        return None
+    counts, heldout = np.zeros(metadata.rows, np.int64), np.zeros(metadata.rows, np.int64)
     counts[tensors["ids"]] = tensors["counts"]
     heldout[tensors["heldout_ids"]] = tensors["heldout"]
-    fields = {name: getattr(meta, name) for name in _COUNTED}
-    fields["digest"] = int(meta.digest, 16)
+    fields = {name: getattr(metadata, name) for name in _SHARD_COUNT_FIELDS}
+    fields["digest"] = int(metadata.digest, 16)
     return ShardCount(counts, heldout, **fields)
 
 
-MANIFEST = "build.json"
-LOCK = ".lock"
-
-
 @contextlib.contextmanager
-def work_dir_of(plan: Plan) -> Iterator[Path]:
-    """The work directory of a plan, made and locked; a temporary one when none was named.
+def open_work_dir(plan: Plan) -> Iterator[Path]:
+    """The work directory of a plan, created and locked; a temporary one when it names none.
 
     Raises:
         RefusedError: another build is writing there.
+        WorkDirError: it cannot be written to.
     """
-    given = plan.options.work_dir
-    if given is None:
+    work_dir = plan.options.work_dir
+    if work_dir is None:
         with tempfile.TemporaryDirectory(prefix="vocabfreq-") as folder:
             yield Path(folder)
         return
     try:
-        lock = _locked(given)
+        lock = _create_and_lock(work_dir)
     except Timeout:
         raise RefusedError(
-            f"another build is writing into {given}",
+            f"another build is writing into {work_dir}",
             hint="wait for it, or name another --output or --work-dir",
         ) from None
     except OSError as error:
-        raise _unwritable(given, error) from None
+        raise _unwritable(work_dir, error) from None
     try:
-        _remove_temporary(given)
-        yield given
+        _remove_temporary(work_dir)
+        yield work_dir
     finally:
         lock.release()
 
 
-def _locked(work_dir: Path) -> FileLock:
-    """Makes and locks it, also when a build that ends is just removing it."""
+def _create_and_lock(work_dir: Path) -> FileLock:
+    """Retries, since a build that ends may remove the folder in between."""
     for _ in range(20):
         work_dir.mkdir(parents=True, exist_ok=True)
         lock = FileLock(work_dir / LOCK, timeout=0)
@@ -205,14 +197,20 @@ def remove_work_dir(work_dir: Path) -> None:
 
 
 def write_manifest(plan: Plan, work_dir: Path) -> list[str]:
-    """Notes in the work directory what is being counted.
+    """Records in the work directory what is being counted.
 
     Returns:
-        What changed since an earlier build there, in words; its partial files are of no use.
+        The differences from an earlier build there, each as a phrase, when its partial files are of
+        no use to this plan.
+
+    Raises:
+        WorkDirError: it cannot be written.
     """
     path = work_dir / MANIFEST
     manifest = _manifest(plan)
-    changes = _changes(_read(path), manifest) if _has_others(plan, work_dir) else []
+    ours = {partial_path(work_dir, key) for key in plan.keys}
+    has_others = any(part not in ours for part in work_dir.glob(f"*{SUFFIX}"))
+    changes = _changes(_read_manifest(path), manifest) if has_others else []
     try:
         write_atomically(path, json.dumps(manifest, sort_keys=True, indent=1).encode())
     except OSError as error:
@@ -220,29 +218,21 @@ def write_manifest(plan: Plan, work_dir: Path) -> list[str]:
     return changes
 
 
-def _has_others(plan: Plan, work_dir: Path) -> bool:
-    """Whether there are partial files that this plan has no use for."""
-    ours = {partial_path(work_dir, key) for key in plan.keys}
-    return any(path not in ours for path in work_dir.glob(f"*{SUFFIX}"))
-
-
 def _manifest(plan: Plan) -> dict[str, Any]:
-    files = {p.file.path: p.file.stamp for shard in plan.shards for p in shard.pieces}
-    layouts = sorted({f"{s.layout.kind} of {s.layout.column!r}" for s in plan.shards})
     return {
-        "tokenizer": plan.job.sha256,
-        "rows": plan.job.rows,
-        "holdout": plan.job.holdout,
-        "encoder": plan.job.encoder,
-        "columns": layouts,
+        "tokenizer": plan.tokenizer.sha256,
+        "rows": plan.tokenizer.rows,
+        "holdout": plan.options.holdout,
+        "encoder": plan.options.encoder,
+        "columns": sorted({f"{s.layout.kind} of {s.layout.column!r}" for s in plan.shards}),
         "roles": sorted({source.roles for source in plan.sources}),
         "separator": sorted({repr(source.separator) for source in plan.sources}),
         "max_documents": sorted({repr(source.max_documents) for source in plan.sources}),
-        "files": files,
+        "files": {p.file.path: p.file.stamp for shard in plan.shards for p in shard.pieces},
     }
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read_manifest(path: Path) -> dict[str, Any] | None:
     try:
         loaded = json.loads(path.read_bytes())
     except (OSError, ValueError):
@@ -253,8 +243,8 @@ def _read(path: Path) -> dict[str, Any] | None:
 def _changes(before: dict[str, Any] | None, after: dict[str, Any]) -> list[str]:
     if before is None:
         return []
-    plain = [key for key in after if key != "files" and before.get(key) != after[key]]
-    changes = [f"{key} was {before.get(key)}, is {after[key]}" for key in plain]
+    options = [key for key in after if key != "files" and before.get(key) != after[key]]
+    changes = [f"{key} was {before.get(key)}, is {after[key]}" for key in options]
     earlier = before.get("files") or {}
     changed = [p for p, stamp in after["files"].items() if earlier.get(p, stamp) != stamp]
     return changes + [f"{Path(path).name} has another content" for path in changed]

@@ -1,11 +1,8 @@
-"""A build on paper: sources and tokenizer → shards with fingerprints, and what changed since.
+"""Plans of a build: sources and tokenizer → shards with fingerprints, and the plan file.
 
-What a plan file says: files, sources, layouts and shards, each file once.
-
-A plan as a file: what `plan` writes, and `count`, `status` and `merge` of other processes read.
-
-It names shards by file and range, with the size, time and sampled hash that each file had; whoever
-counts later notices a file or a tokenizer that is another one by then.
+`plan` writes the file, and `count`, `status` and `merge` of other processes read it. It names
+shards by file and range, with the size, time and sampled hash of each file, so that a process that
+counts later notices a file or a tokenizer that changed.
 """
 
 import hashlib
@@ -19,24 +16,25 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from vocabfreq.corpus.files import STDIN, Format, InputFile
+from vocabfreq.corpus.files import STDIN, Format, InputFile, Piece
 from vocabfreq.corpus.hub_datasets import HubFile, Split, StreamedFile, is_data_set
-from vocabfreq.corpus.layouts import Layout
-from vocabfreq.corpus.readers import Piece
+from vocabfreq.corpus.rows import Layout
 from vocabfreq.corpus.sources import Shard, Source, parse_source, plan_source
-from vocabfreq.counting.shard import Job
+from vocabfreq.counting.shard import WorkerConfig
 from vocabfreq.errors import FileFormatError, MismatchError, OverwriteError, SourceError
 from vocabfreq.storage.atomic import write_atomically
 from vocabfreq.tokenizer.encoders import EncoderName
 from vocabfreq.tokenizer.info import TokenizerInfo, load_tokenizer
 
+FORMAT = 1
 PARTIAL_FORMAT = 2  # raise it when a shard would count to something else, or be kept otherwise
+MAX_PLAN_BYTES = 1 << 30
 EngineName = Literal["local", "ray"]
 
 
 @dataclass(frozen=True)
 class CountOptions:
-    """How to count.
+    """Options of a count.
 
     Attributes:
         holdout: one document in this many is held out, 0 for none.
@@ -46,6 +44,8 @@ class CountOptions:
         work_dir: where partial files go; None for a temporary folder (nothing to resume).
         engine: `local`, worker processes of this machine, or `ray`.
         address: of the Ray cluster, None for one on this machine.
+        model_config: folder or repo with the model's `config.json`, as `load_tokenizer` takes it;
+            None for the one beside the tokenizer. A plan file keeps it.
     """
 
     holdout: int = 50
@@ -55,61 +55,69 @@ class CountOptions:
     work_dir: Path | None = None
     engine: EngineName = "local"
     address: str | None = None
+    model_config: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuses what makes no sense.
+        """Checks the values.
 
         Raises:
             SourceError: naming the option and its value.
         """
-        _refuse(not _whole(self.holdout, 0) or self.holdout == 1, "holdout", self.holdout, _HOLDOUT)
-        _refuse(self.encoder not in get_args(EncoderName), "encoder", self.encoder, _ENCODERS)
-        _refuse(self.engine not in get_args(EngineName), "engine", self.engine, "local or ray")
-        idle = self.address is not None and self.engine != "ray"
-        _refuse(idle, "address", self.address, "None, unless the engine is ray")
-        wrong = self.workers is not None and not _whole(self.workers, 0)
-        _refuse(wrong, "workers", self.workers, "a whole number from 0, or None")
-        weights = self.weights or {}
-        for name, weight in weights.items():
-            _refuse(
-                not 0 <= weight < float("inf"), f"weight of {name!r}", weight, "a number from 0"
+        if not _is_integer(self.holdout, 0) or self.holdout == 1:
+            expected = "0 for none, or a whole number from 2 (1 would hold out everything)"
+            raise SourceError(f"holdout {self.holdout!r}", expected=expected)
+        for name, choices in (("encoder", EncoderName), ("engine", EngineName)):
+            value = getattr(self, name)
+            if value not in get_args(choices):
+                expected = f"one of {', '.join(get_args(choices))}"
+                raise SourceError(f"{name} {value!r}", expected=expected)
+        if self.address is not None and self.engine != "ray":
+            raise SourceError(
+                f"address {self.address!r}", expected="None, unless the engine is ray"
             )
-        _refuse(weights and not any(weights.values()), "weights", dict(weights), "one above 0")
+        if self.workers is not None and not _is_integer(self.workers, 0):
+            raise SourceError(
+                f"workers {self.workers!r}", expected="a whole number from 0, or None"
+            )
+        weights = dict(self.weights or {})
+        for name, weight in weights.items():
+            if not 0 <= weight < float("inf"):
+                raise SourceError(f"weight of {name!r} {weight!r}", expected="a number from 0")
+        if weights and not any(weights.values()):
+            raise SourceError(f"weights {weights!r}", expected="one above 0")
         if self.work_dir is not None:
             object.__setattr__(self, "work_dir", Path(self.work_dir))
 
 
-_HOLDOUT = "0 for none, or a whole number from 2 (1 would hold out everything)"
-_ENCODERS = f"one of {', '.join(get_args(EncoderName))}"
-
-
-def _whole(value: Any, least: int) -> bool:
+def _is_integer(value: Any, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def _refuse(wrong: Any, name: str, value: Any, expected: str) -> None:
-    if wrong:
-        raise SourceError(f"{name} {value!r}", expected=expected)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be counted.
+    """What a build counts.
 
     Attributes:
-        sources: as asked for, names unique.
+        sources: the sources, names unique.
         shards: all shards, sources in order.
-        keys: the fingerprint of each shard; equal ones count to the same.
+        keys: the fingerprint of each shard; equal ones have equal counts.
         tokenizer: the tokenizer.
-        job: what all shards share.
+        tokenizer_spec: the tokenizer as `load_tokenizer` takes it.
+        options: the options of the count.
     """
 
     sources: tuple[Source, ...]
     shards: tuple[Shard, ...]
     keys: tuple[str, ...]
     tokenizer: TokenizerInfo
-    job: Job
+    tokenizer_spec: str
     options: CountOptions = field(default_factory=CountOptions)
+
+    @property
+    def worker_config(self) -> WorkerConfig:
+        """What all shards share."""
+        info, options = self.tokenizer, self.options
+        return WorkerConfig(info.path, info.sha256, info.rows, options.holdout, options.encoder)
 
     @property
     def bytes(self) -> int:
@@ -124,20 +132,33 @@ class Plan:
 
 
 def make_plan(
-    sources: Sequence[str | Source], tokenizer: TokenizerInfo, options: CountOptions
+    sources: Sequence[str | Source],
+    tokenizer: str | TokenizerInfo,
+    options: CountOptions | None = None,
 ) -> Plan:
-    """Looks at every source and cuts it into shards.
+    """Cuts every source into shards.
+
+    Args:
+        sources: `[NAME=]SPEC` strings, or `Source` objects.
+        tokenizer: folder, tokenizer.json, Hub repo, or what `load_tokenizer` returned.
+        options: the options of the count.
 
     Raises:
-        SourceError: a source is not there, is unclear, or two are called alike.
+        SourceError: a source does not exist or is unclear, or two have one name.
+        TokenizerError: the tokenizer cannot be used.
     """
+    options = options or CountOptions()
+    if isinstance(tokenizer, TokenizerInfo):
+        info = tokenizer
+        spec = str(info.path) if info.revision is None else info.name
+    else:
+        info, spec = load_tokenizer(tokenizer, options.model_config), tokenizer
     given = [sources] if isinstance(sources, str | Source | Path) else sources
     parsed = tuple(s if isinstance(s, Source) else parse_source(str(s)) for s in given)
     _check_names(parsed, options.weights or {})
-    job = Job(tokenizer.path, tokenizer.sha256, tokenizer.rows, options.holdout, options.encoder)
     shards = tuple(s for n, source in enumerate(parsed) for s in plan_source(n, source))
-    keys = tuple(fingerprint(shard, job) for shard in shards)
-    return Plan(parsed, shards, keys, tokenizer, job, options)
+    keys = tuple(_fingerprint(shard, info, options) for shard in shards)
+    return Plan(parsed, shards, keys, info, spec, options)
 
 
 def _check_names(sources: tuple[Source, ...], weights: Mapping[str, float]) -> None:
@@ -158,17 +179,31 @@ def _check_names(sources: tuple[Source, ...], weights: Mapping[str, float]) -> N
             raise SourceError(f"a weight for {name!r}", expected=f"one of {', '.join(names)}")
 
 
-def fingerprint(shard: Shard, job: Job) -> str:
-    """What the partial file of a shard is called: equal ones count to the same."""
-    identity = [PARTIAL_FORMAT, shard.identity, job.sha256, job.rows, job.holdout, job.encoder]
+def _fingerprint(shard: Shard, info: TokenizerInfo, options: CountOptions) -> str:
+    """The name of a shard's partial file; shards with equal ones have equal counts."""
+    decisive = [info.sha256, info.rows, options.holdout, options.encoder]
+    identity = [PARTIAL_FORMAT, shard.identity, *decisive]
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:24]
 
 
-FORMAT = 1
+def absolute_sources(sources: Sequence[Source]) -> list[Source]:
+    """Sources that other processes, in other folders, find: local paths become absolute.
+
+    Raises:
+        SourceError: one is standard input, which no other process can read.
+    """
+    if any(source.spec == STDIN for source in sources):
+        raise SourceError(
+            "standard input in a plan", expected="files", hint="build can read it in one process"
+        )
+    return [
+        source if is_data_set(source.spec) else replace(source, spec=os.path.abspath(source.spec))
+        for source in sources
+    ]
 
 
-class _Shard(msgspec.Struct, frozen=True):
-    """A shard; pieces are [file, start, stop, size], files by their place in the list."""
+class _ShardRecord(msgspec.Struct, frozen=True):
+    """A shard; pieces are [file, start, stop, size], files and layouts by index."""
 
     key: str
     source: int
@@ -177,7 +212,7 @@ class _Shard(msgspec.Struct, frozen=True):
     first: bool
 
 
-class _File(msgspec.Struct, frozen=True, omit_defaults=True):
+class _FileRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """An `InputFile`; one on the Hub has `remote`, one that `datasets` streams a `split` too."""
 
     path: str
@@ -190,8 +225,8 @@ class _File(msgspec.Struct, frozen=True, omit_defaults=True):
     number: int = 0
 
 
-class PlanRecord(msgspec.Struct, frozen=True):
-    """A plan file; `tokenizer` and `model_config` are what `load_tokenizer` is given."""
+class _PlanRecord(msgspec.Struct, frozen=True):
+    """A plan file; each file and layout is listed once."""
 
     format: int
     vocabfreq: str
@@ -200,111 +235,64 @@ class PlanRecord(msgspec.Struct, frozen=True):
     sha256: str
     rows: int
     holdout: int
-    encoder: str
+    encoder: EncoderName
     weights: dict[str, float] | None
     work_dir: str
     sources: list[Source]
     layouts: list[Layout]
-    files: list[_File]
-    shards: list[_Shard]
+    files: list[_FileRecord]
+    shards: list[_ShardRecord]
 
 
-def record_of(plan: Plan, tokenizer: str, model_config: str | None) -> PlanRecord:
-    """The record of a plan that has a work directory."""
-    assert plan.options.work_dir is not None
+def save_plan(plan: Plan, path: Path) -> None:
+    """Writes a plan that has a work directory, whole or not at all."""
+    options = plan.options
+    assert options.work_dir is not None
     files = dict.fromkeys(piece.file for shard in plan.shards for piece in shard.pieces)
-    file_at = {file: n for n, file in enumerate(files)}
+    indices = {file: n for n, file in enumerate(files)}
     layouts = list(dict.fromkeys(shard.layout for shard in plan.shards))
-    return PlanRecord(
+    shards = []
+    for key, shard in zip(plan.keys, plan.shards, strict=True):
+        pieces = [(indices[p.file], p.start, p.stop, p.size) for p in shard.pieces]
+        layout = layouts.index(shard.layout)
+        shards.append(_ShardRecord(key, shard.source, layout, pieces, shard.first))
+    config = options.model_config
+    record = _PlanRecord(
         format=FORMAT,
         vocabfreq=version("vocabfreq"),
-        tokenizer=tokenizer,
-        model_config=model_config,
-        sha256=plan.job.sha256,
-        rows=plan.job.rows,
-        holdout=plan.job.holdout,
-        encoder=plan.job.encoder,
-        weights=None if plan.options.weights is None else dict(plan.options.weights),
-        work_dir=str(plan.options.work_dir.absolute()),
+        tokenizer=_lasting_spec(plan.tokenizer_spec, plan.tokenizer.revision),
+        model_config=None if config is None else _lasting_spec(config, None),
+        sha256=plan.tokenizer.sha256,
+        rows=plan.tokenizer.rows,
+        holdout=options.holdout,
+        encoder=options.encoder,
+        weights=None if options.weights is None else dict(options.weights),
+        work_dir=str(options.work_dir.absolute()),
         sources=list(plan.sources),
         layouts=layouts,
-        files=[_told(file) for file in files],
-        shards=[
-            _Shard(
-                key,
-                shard.source,
-                layouts.index(shard.layout),
-                [(file_at[p.file], p.start, p.stop, p.size) for p in shard.pieces],
-                shard.first,
-            )
-            for key, shard in zip(plan.keys, plan.shards, strict=True)
-        ],
-    )
-
-
-def shards_of(record: PlanRecord) -> tuple[Shard, ...]:
-    """The shards.
-
-    Raises:
-        IndexError: one names a file, layout or source that is not there.
-    """
-    files = [_file(file) for file in record.files]
-    return tuple(_shard(record, files, shard) for shard in record.shards)
-
-
-def _told(file: InputFile) -> _File:
-    split, number = getattr(file, "split", None), getattr(file, "number", 0)
-    remote = isinstance(file, HubFile | StreamedFile)
-    return _File(
-        file.path, file.format, file.compression, file.size, file.stamp, remote, split, number
-    )
-
-
-def _file(told: _File) -> InputFile:
-    common = (told.path, told.format, told.compression, told.size, told.stamp)
-    if told.split is not None:
-        return StreamedFile(*common, told.split, told.number)
-    return HubFile(*common) if told.remote else InputFile(*common)
-
-
-def _shard(record: PlanRecord, files: list[InputFile], shard: _Shard) -> Shard:
-    source = record.sources[_place(shard.source)]
-    pieces = tuple(
-        Piece(files[_place(n)], start, stop, size) for n, start, stop, size in shard.pieces
-    )
-    layout = record.layouts[_place(shard.layout)]
-    return Shard(shard.source, pieces, layout, source.separator, source.max_documents, shard.first)
-
-
-def _place(number: int) -> int:
-    """Python would take the last one for -1."""
-    if number < 0:
-        raise IndexError(number)
-    return number
-
-
-LARGEST = 1 << 30
-
-
-def save_plan(plan: Plan, path: Path, tokenizer: str, model_config: str | None) -> None:
-    """Writes a plan, whole or not at all.
-
-    Args:
-        plan: with a work directory.
-        path: where to.
-        tokenizer: what `load_tokenizer` was given.
-        model_config: likewise.
-    """
-    record = record_of(
-        plan,
-        _lasting(tokenizer, plan.tokenizer.revision),
-        None if model_config is None else _lasting(model_config, None),
+        files=[_file_record(file) for file in files],
+        shards=shards,
     )
     write_atomically(path, msgspec.json.format(msgspec.json.encode(record), indent=1))
 
 
-def check_plan_place(path: Path) -> None:
-    """Refuses to replace what is no plan.
+def _lasting_spec(spec: str, revision: str | None) -> str:
+    """A spec that means the same from another folder, and at another time."""
+    if Path(spec).exists():
+        return str(Path(spec).absolute())
+    return spec if revision is None else f"{spec.split('@')[0]}@{revision}"
+
+
+def _file_record(file: InputFile) -> _FileRecord:
+    split, number = getattr(file, "split", None), getattr(file, "number", 0)
+    remote = isinstance(file, HubFile | StreamedFile)
+    return _FileRecord(
+        file.path, file.format, file.compression, file.size, file.stamp, remote, split, number
+    )
+
+
+def check_plan_path(path: Path) -> None:
+    """Refuses to replace a file that is no plan.
 
     Raises:
         OverwriteError: something else is in the way.
@@ -312,94 +300,92 @@ def check_plan_place(path: Path) -> None:
     if not path.exists():
         return
     try:
-        _read(path)
+        _read_record(path)
     except (FileFormatError, OSError):
         raise OverwriteError(
             f"{path} is in the way, and no plan", hint="choose another --output"
         ) from None
 
 
-def lasting_sources(sources: list[Source]) -> list[Source]:
-    """Sources whose local files can be found from another folder.
-
-    Raises:
-        SourceError: one is standard input, which nobody else can read.
-    """
-    if any(source.spec == STDIN for source in sources):
-        raise SourceError(
-            "standard input in a plan", expected="files", hint="build can read it in one process"
-        )
-    return [
-        source if is_data_set(source.spec) else replace(source, spec=os.path.abspath(source.spec))
-        for source in sources
-    ]
-
-
-def _lasting(spec: str, revision: str | None) -> str:
-    """A spec that means the same from another folder, and tomorrow."""
-    if Path(spec).exists():
-        return str(Path(spec).absolute())
-    return spec if revision is None else f"{spec.split('@')[0]}@{revision}"
-
-
 def load_plan(path: Path) -> Plan:
     """Reads a plan.
 
     Raises:
-        FileFormatError: it is none, or does not hold together.
-        MismatchError: the tokenizer is another one by now.
-        TokenizerError: it is not there any more.
+        FileFormatError: it is no plan, or its parts do not fit together.
+        MismatchError: the tokenizer has changed.
+        TokenizerError: the tokenizer is gone.
     """
-    told = _read(path)
-    info = load_tokenizer(told.tokenizer, told.model_config)
-    _check_tokenizer(path, told, info)
-    job = Job(info.path, told.sha256, told.rows, told.holdout, told.encoder)  # type: ignore[arg-type]
-    options = CountOptions(
-        holdout=told.holdout,
-        encoder=job.encoder,
-        weights=told.weights,
-        work_dir=Path(told.work_dir),
-    )
-    try:
-        shards = shards_of(told)
-    except IndexError:
-        raise _damaged(path, "a shard names a file, source or layout that is not there") from None
-    keys = tuple(shard.key for shard in told.shards)
-    for key, shard in zip(keys, shards, strict=True):
-        if fingerprint(shard, job) != key:
-            raise _damaged(path, f"the fingerprint of {shard.name} is not that of what it names")
-    return Plan(tuple(told.sources), shards, keys, info, job, options)
-
-
-def _read(path: Path) -> PlanRecord:
-    if not path.is_file():
-        raise FileFormatError(f"no file {str(path)!r}", hint="vocabfreq plan … makes one")
-    if path.stat().st_size > LARGEST:
-        raise _damaged(path, f"it has more than {LARGEST:,} bytes")
-    try:
-        told = msgspec.json.decode(path.read_bytes(), type=PlanRecord)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _damaged(path, str(error)) from None
-    if told.format != FORMAT:
-        raise _damaged(path, f"its format is {told.format}, this version reads {FORMAT}")
-    if not told.shards or not told.sources:
-        raise _damaged(path, "it has no shards")
-    return told
-
-
-def _check_tokenizer(path: Path, told: PlanRecord, info: TokenizerInfo) -> None:
-    for what in ("sha256", "rows"):
-        planned, found = getattr(told, what), getattr(info, what)
+    record = _read_record(path)
+    info = load_tokenizer(record.tokenizer, record.model_config)
+    for attribute in ("sha256", "rows"):
+        planned, found = getattr(record, attribute), getattr(info, attribute)
         if planned != found:
             raise MismatchError(
-                f"{told.tokenizer} has {what} {found}, {path} was made with {planned}",
+                f"{record.tokenizer} has {attribute} {found}, {path} was made with {planned}",
                 expected="the tokenizer and model of the plan",
                 hint="make the plan anew, or put the tokenizer back",
             )
+    options = CountOptions(
+        holdout=record.holdout,
+        encoder=record.encoder,
+        weights=record.weights,
+        work_dir=Path(record.work_dir),
+        model_config=record.model_config,
+    )
+    try:
+        shards = _restore_shards(record)
+    except IndexError:
+        raise _damaged(path, "a shard names a file, source or layout that is not there") from None
+    keys = tuple(shard.key for shard in record.shards)
+    for key, shard in zip(keys, shards, strict=True):
+        if _fingerprint(shard, info, options) != key:
+            raise _damaged(path, f"the fingerprint of {shard.name} is not that of what it names")
+    return Plan(tuple(record.sources), shards, keys, info, record.tokenizer, options)
 
 
-def _damaged(path: Path, why: Any) -> FileFormatError:
+def _read_record(path: Path) -> _PlanRecord:
+    if not path.is_file():
+        raise FileFormatError(f"no file {str(path)!r}", hint="vocabfreq plan … makes one")
+    if path.stat().st_size > MAX_PLAN_BYTES:
+        raise _damaged(path, f"it has more than {MAX_PLAN_BYTES:,} bytes")
+    try:
+        record = msgspec.json.decode(path.read_bytes(), type=_PlanRecord)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _damaged(path, str(error)) from None
+    if record.format != FORMAT:
+        raise _damaged(path, f"its format is {record.format}, this version reads {FORMAT}")
+    if not record.shards or not record.sources:
+        raise _damaged(path, "it has no shards")
+    return record
+
+
+def _damaged(path: Path, why: str) -> FileFormatError:
     return FileFormatError(
         f"{str(path)!r} is no plan that can be used: {why}",
         hint="make it anew: vocabfreq plan … -o plan.json",
     )
+
+
+def _restore_shards(record: _PlanRecord) -> tuple[Shard, ...]:
+    """The shards of a plan file.
+
+    Raises:
+        IndexError: one names a file, layout or source that is not there.
+    """
+    files = [_restore_file(file) for file in record.files]
+    shards = []
+    for shard in record.shards:
+        if min(shard.source, shard.layout, *(piece[0] for piece in shard.pieces)) < 0:
+            raise IndexError  # Python would take the last one for -1
+        source, layout = record.sources[shard.source], record.layouts[shard.layout]
+        pieces = tuple(Piece(files[n], start, stop, size) for n, start, stop, size in shard.pieces)
+        limits = (source.separator, source.max_documents)
+        shards.append(Shard(shard.source, pieces, layout, *limits, shard.first))
+    return tuple(shards)
+
+
+def _restore_file(record: _FileRecord) -> InputFile:
+    common = (record.path, record.format, record.compression, record.size, record.stamp)
+    if record.split is not None:
+        return StreamedFile(*common, record.split, record.number)
+    return HubFile(*common) if record.remote else InputFile(*common)

@@ -1,4 +1,4 @@
-"""How far a plan is counted."""
+"""Progress of a plan: shards counted and missing, per source."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -8,13 +8,15 @@ from vocabfreq.counting.plan import Plan
 
 
 @dataclass
-class SourceStanding:
-    """Of one source.
+class SourceProgress:
+    """Progress of one source.
 
     Attributes:
         name: of the source.
-        shards: planned; likewise `bytes`, about.
-        counted: shards that have a whole partial file; likewise `counted_bytes`.
+        shards: number of planned shards.
+        counted: number of shards with a partial file that is not damaged.
+        bytes: about how many bytes the planned shards have.
+        counted_bytes: about how many of them are counted.
     """
 
     name: str
@@ -25,10 +27,15 @@ class SourceStanding:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """Of all sources, and the names of the shards that are missing or damaged."""
+class PlanProgress:
+    """Progress of all sources.
 
-    sources: tuple[SourceStanding, ...]
+    Attributes:
+        sources: one entry a source, in plan order.
+        missing: names of the shards whose partial file is missing or damaged.
+    """
+
+    sources: tuple[SourceProgress, ...]
     missing: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
@@ -37,17 +44,18 @@ class Standing:
         return {"sources": sources, "missing": list(self.missing), "done": not self.missing}
 
 
-def standing_of(plan: Plan) -> Standing:
-    """Looks at the partial file of every shard."""
+def plan_progress(plan: Plan) -> PlanProgress:
+    """Reads the partial file of every shard of a plan that has a work directory."""
     assert plan.options.work_dir is not None
-    sources = tuple(SourceStanding(source.name) for source in plan.sources)
+    sources = tuple(SourceProgress(source.name) for source in plan.sources)
     missing = []
     for key, shard in zip(plan.keys, plan.shards, strict=True):
         source = sources[shard.source]
-        source.shards, source.bytes = source.shards + 1, source.bytes + shard.size
+        source.shards += 1
+        source.bytes += shard.size
         if load_partial(partial_path(plan.options.work_dir, key)) is None:
             missing.append(shard.name)
         else:
             source.counted += 1
             source.counted_bytes += shard.size
-    return Standing(sources, tuple(missing))
+    return PlanProgress(sources, tuple(missing))

@@ -1,16 +1,12 @@
-"""Where shards run: in worker processes of this machine, or in this process.
+"""Counts shards in worker processes of this machine, or in this process.
 
-A worker that dies (out of memory, say) is noticed at once. Its shard is tried once more, alone;
-if that kills a worker too it is set aside by name while the others go on.
+A worker is a new Python process, never forked, so that whoever calls `count` needs no guard around
+their main module. Tasks come in on its standard input and answers leave on its standard output,
+pickled, between a parent and its own child only. When the parent ends, the worker ends at once,
+however busy it is: on Linux the kernel sees to that, elsewhere a thread.
 
-Tasks: one shard to count, and what came of it.
-
-A worker process: counts the shards that its parent names, one at a time.
-
-It is a new Python process, never forked, and needs no guard around
-the main module of whoever calls `count`. Requests come in on standard input and answers leave on
-standard output, pickled, between a parent and its own child only. When the parent goes away, so
-does it, at once, however busy it is: on Linux the kernel sees to that, elsewhere a thread.
+A worker that dies (out of memory, say) is noticed at once. Its shard is tried once more, alone; if
+that kills a worker too it is set aside by name while the others go on.
 """
 
 import contextlib
@@ -30,7 +26,7 @@ from typing import IO, Any
 
 from vocabfreq.corpus.sources import Shard
 from vocabfreq.counting.partial_files import save_partial
-from vocabfreq.counting.shard import Job, ShardCount, ShardCounter
+from vocabfreq.counting.shard import ShardCount, ShardCounter, WorkerConfig
 from vocabfreq.errors import CountError, VocabfreqError, WorkDirError, first_line
 
 # Ctrl-C reaches the whole process group, and the parent decides what it means.
@@ -38,6 +34,9 @@ _WORKER = (
     "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
     "from vocabfreq.counting.workers import main; main()"
 )
+# One memory arena: with one a thread, a worker keeps some 50 MB more than it uses.
+_WORKER_ENV = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -45,22 +44,20 @@ class Task:
     """One shard to count.
 
     Attributes:
-        key: its fingerprint.
         shard: the shard.
-        path: where its partial file goes.
+        path: of its partial file.
     """
 
-    key: str
     shard: Shard
     path: Path
 
 
 @dataclass(frozen=True)
-class Done:
-    """What the parent is told of a counted shard.
+class ShardDone:
+    """A shard was counted.
 
     Attributes:
-        size: bytes of the files that it took up, about.
+        size: about how many bytes of the files it took up.
         documents: documents counted.
         tokens: tokens counted.
         bytes: UTF-8 bytes of the text counted.
@@ -73,37 +70,37 @@ class Done:
 
 
 @dataclass(frozen=True)
-class Remark:
-    """Something that a person should hear while counting goes on."""
+class Notice:
+    """A message for people while counting goes on."""
 
     text: str
 
 
-def first_remark(counter: ShardCounter, task: Task) -> Remark | None:
-    """What there is to say of the engine, once it is known; nothing for sources of ids.
-
-    Raises:
-        VocabfreqError: the tokenizer cannot be loaded.
-    """
-    if task.shard.layout.kind == "ids" or not counter.engines.encoder.remark:
-        return None
-    return Remark(counter.engines.encoder.remark)
+Answer = ShardDone | Notice | VocabfreqError
+Outcome = tuple[Task, Answer]
 
 
-def run_task(counter: ShardCounter, task: Task) -> Done:
-    """Counts a shard and leaves its partial file.
+def default_workers() -> int:
+    """As many as there are cores for this process."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
-    Raises:
-        VocabfreqError: the shard cannot be counted.
-    """
+
+def run_task(counter: ShardCounter, task: Task) -> Iterator[Answer]:
+    """Counts a shard and writes its partial file; notices come first, then the result."""
     try:
+        if task.shard.layout.kind != "ids" and (remark := counter.encoder.remark):
+            yield Notice(remark)
         count = counter.count(task.shard)
         _save(task, count)
-    except VocabfreqError:
-        raise
+        yield ShardDone(task.shard.size, count.documents, count.tokens, count.bytes)
+    except VocabfreqError as error:
+        yield error
     except Exception as error:  # whatever a reader or a disk came up with
-        raise CountError(f"{task.shard.name}: {first_line(error)}") from error
-    return Done(task.shard.size, count.documents, count.tokens, count.bytes)
+        failure = CountError(f"{task.shard.name}: {first_line(error)}")
+        failure.__cause__ = error
+        yield failure
 
 
 def _save(task: Task, count: ShardCount) -> None:
@@ -120,113 +117,49 @@ def _save(task: Task, count: ShardCount) -> None:
         ) from None
 
 
-_PR_SET_PDEATHSIG = 1
-
-
-def send(stream: IO[bytes], message: Any) -> None:
-    """Writes one message."""
-    pickle.dump(message, stream)
-    stream.flush()
-
-
-def main() -> None:
-    """Serves the parent, whose process id is the argument, until it closes the pipe."""
-    _die_with(int(sys.argv[1]))
-    requests = sys.stdin.buffer
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints must not get between the messages
-    counter = ShardCounter(pickle.load(requests))
-    tasks: SimpleQueue[Task] = SimpleQueue()
-    threading.Thread(target=_listen, args=(requests, tasks), daemon=True).start()
-    while True:
-        for answer in _answers(counter, tasks.get()):
-            send(answers, answer)
-
-
-def _die_with(parent: int) -> None:
-    """Asks for SIGKILL when the parent's thread that started this process ends (man 2 prctl)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it ended before
-            os._exit(0)
-
-
-def _listen(requests: IO[bytes], tasks: SimpleQueue[Task]) -> None:
-    """Hands tasks on; ends the process the moment the parent is gone."""
-    while True:
-        try:
-            tasks.put(pickle.load(requests))
-        except (EOFError, pickle.UnpicklingError, OSError):
-            os._exit(0)
-
-
-def _answers(counter: ShardCounter, task: Task) -> Iterator[Done | Remark | VocabfreqError]:
-    try:
-        if remark := first_remark(counter, task):
-            yield remark
-        yield run_task(counter, task)
-    except VocabfreqError as error:
-        yield error
-
-
-# One memory arena: with one a thread, a worker keeps some 50 MB more than it uses.
-_WORKER_ENV = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
-Answer = Done | Remark | VocabfreqError
-Outcome = tuple[Task, Answer]
-
-
-def default_workers() -> int:
-    """As many as there are cores for this process."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def run_here(tasks: list[Task], job: Job) -> Iterator[Outcome]:
-    """Counts the shards in this process, one after the other."""
-    counter = ShardCounter(job)
+def run_in_this_process(tasks: list[Task], config: WorkerConfig) -> Iterator[Outcome]:
+    """Counts the shards one after the other."""
+    counter = ShardCounter(config)
     for task in tasks:
-        try:
-            if remark := first_remark(counter, task):
-                yield task, remark
-            yield task, run_task(counter, task)
-        except VocabfreqError as error:
-            yield task, error
+        for answer in run_task(counter, task):
+            yield task, answer
 
 
-def run_in_workers(tasks: list[Task], job: Job, workers: int) -> Iterator[Outcome]:
+def run_in_workers(tasks: list[Task], config: WorkerConfig, workers: int) -> Iterator[Outcome]:
     """Counts the shards in worker processes; yields outcomes as they come.
 
     Args:
-        tasks: what to count.
-        job: what the shards have in common.
+        tasks: the shards to count.
+        config: what the shards share.
         workers: how many processes at once.
     """
     died: list[Task] = []
-    for task, outcome in _run_once(tasks, job, workers):
-        if outcome is None:
+    for task, answer in _run_once(tasks, config, workers):
+        if answer is None:
             died.append(task)
         else:
-            yield task, outcome
+            yield task, answer
     for suspect in died:
-        for task, outcome in _run_once([suspect], job, 1):
-            yield task, outcome or _killed(task)
+        for task, answer in _run_once([suspect], config, 1):
+            yield task, answer or _killed_twice(task)
 
 
-def _killed(task: Task) -> VocabfreqError:
+def _killed_twice(task: Task) -> VocabfreqError:
     return CountError(
         f"{task.shard.name}: the worker that counted it was killed, twice",
         hint="was memory short? run again with fewer --workers, or look at that file",
     )
 
 
-def _run_once(tasks: list[Task], job: Job, workers: int) -> Iterator[tuple[Task, Answer | None]]:
-    """Every task once; None stands for a worker that died over it."""
+def _run_once(
+    tasks: list[Task], config: WorkerConfig, workers: int
+) -> Iterator[tuple[Task, Answer | None]]:
+    """Every task once; None stands for a worker that died."""
     todo: queue.SimpleQueue[Task] = queue.SimpleQueue()
     for task in tasks:
         todo.put(task)
     results: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    pool = _Pool(job, todo, results, min(workers, len(tasks)))
+    pool = _Pool(config, todo, results, min(workers, len(tasks)))
     try:
         pool.start()
         left = len(tasks)
@@ -234,7 +167,7 @@ def _run_once(tasks: list[Task], job: Job, workers: int) -> Iterator[tuple[Task,
             result = results.get()
             if isinstance(result, BaseException):
                 raise result
-            left -= not isinstance(result[1], Remark)
+            left -= not isinstance(result[1], Notice)
             yield result
     finally:
         pool.kill()
@@ -243,8 +176,8 @@ def _run_once(tasks: list[Task], job: Job, workers: int) -> Iterator[tuple[Task,
 class _Pool:
     """Threads that each keep one worker process busy."""
 
-    def __init__(self, job: Job, todo: Any, results: Any, size: int) -> None:
-        self.job, self.todo, self.results = job, todo, results
+    def __init__(self, config: WorkerConfig, todo: Any, results: Any, size: int) -> None:
+        self.config, self.todo, self.results = config, todo, results
         self.closing = False
         self.processes: set[subprocess.Popen[bytes]] = set()
         self.lock = threading.Lock()
@@ -263,14 +196,16 @@ class _Pool:
             while not self.closing:
                 task = self.todo.get_nowait()
                 process = process or self._spawn()
-                outcome = _ask(process, task)
-                while isinstance(outcome, Remark):
-                    self.results.put((task, outcome))
-                    outcome = _receive(process)
-                if outcome is None:
-                    self._forget(process)
+                answer = _send_task(process, task)
+                while isinstance(answer, Notice):
+                    self.results.put((task, answer))
+                    answer = _receive(process)
+                if answer is None:
+                    with self.lock:
+                        self.processes.discard(process)
+                    _end(process)
                     process = None
-                self.results.put((task, outcome))
+                self.results.put((task, answer))
         except queue.Empty:
             pass
         except BaseException as error:
@@ -289,13 +224,8 @@ class _Pool:
                 env={**_WORKER_ENV, "RAYON_NUM_THREADS": threads, **os.environ},
             )
             self.processes.add(process)
-        send(_stream(process.stdin), self.job)
+        _send(_pipe(process.stdin), self.config)
         return process
-
-    def _forget(self, process: "subprocess.Popen[bytes]") -> None:
-        with self.lock:
-            self.processes.discard(process)
-        _end(process)
 
     def kill(self) -> None:
         """Ends every worker and waits until they are gone."""
@@ -311,15 +241,20 @@ class _Pool:
             _end(process)
 
 
-def _stream(stream: IO[bytes] | None) -> IO[bytes]:
+def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
     assert stream is not None  # both ends are pipes
     return stream
 
 
-def _ask(process: "subprocess.Popen[bytes]", task: Task) -> Answer | None:
-    """Gives a task to a worker and waits; None when the worker died."""
+def _send(stream: IO[bytes], message: Any) -> None:
+    pickle.dump(message, stream)
+    stream.flush()
+
+
+def _send_task(process: "subprocess.Popen[bytes]", task: Task) -> Answer | None:
+    """Sends a task to a worker and waits for its answer; None when the worker died."""
     try:
-        send(_stream(process.stdin), task)
+        _send(_pipe(process.stdin), task)
     except OSError:
         return None
     return _receive(process)
@@ -327,7 +262,7 @@ def _ask(process: "subprocess.Popen[bytes]", task: Task) -> Answer | None:
 
 def _receive(process: "subprocess.Popen[bytes]") -> Answer | None:
     try:
-        answer: Answer = pickle.load(_stream(process.stdout))
+        answer: Answer = pickle.load(_pipe(process.stdout))
     except (EOFError, OSError, pickle.UnpicklingError):
         return None
     return answer
@@ -338,4 +273,35 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
     for stream in (process.stdin, process.stdout):
         with contextlib.suppress(OSError):
-            _stream(stream).close()
+            _pipe(stream).close()
+
+
+def main() -> None:
+    """What a worker runs; its parent's process id is the argument, its config the first message."""
+    _die_with(int(sys.argv[1]))
+    requests = sys.stdin.buffer
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a library prints must not get between the messages
+    counter = ShardCounter(pickle.load(requests))
+    tasks: SimpleQueue[Task] = SimpleQueue()
+    threading.Thread(target=_listen, args=(requests, tasks), daemon=True).start()
+    while True:
+        for answer in run_task(counter, tasks.get()):
+            _send(answers, answer)
+
+
+def _die_with(parent: int) -> None:
+    """Asks for SIGKILL when the parent's thread that started this process ends (man 2 prctl)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:  # it ended before
+            os._exit(0)
+
+
+def _listen(requests: IO[bytes], tasks: SimpleQueue[Task]) -> None:
+    """Receives tasks; ends the process the moment the parent is gone."""
+    while True:
+        try:
+            tasks.put(pickle.load(requests))
+        except (EOFError, pickle.UnpicklingError, OSError):
+            os._exit(0)
