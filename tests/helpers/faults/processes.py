@@ -3,14 +3,13 @@
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-COMMAND = [sys.executable, "-c", "from vocabfreq.cli import main; main()"]
+import warm
 
 
 @dataclass(frozen=True)
@@ -32,9 +31,8 @@ class Command:
         self, words: Iterable[object], environment: Mapping[str, str] | None = None
     ) -> None:
         self.told = tempfile.TemporaryFile()  # noqa: SIM115  closed by finish
-        self.process = subprocess.Popen(
-            [*COMMAND, *map(str, words)],
-            stdout=subprocess.DEVNULL,
+        self.process = warm.start(
+            words,
             stderr=self.told,
             start_new_session=True,
             env={**os.environ, **(environment or {})},
