@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hubdata import TEST, TRAIN, csv_file, environment, jsonl, train_tokenizer
+from command import run_with
+from hubdata import DATASETS_NEEDS, TEST, TRAIN, csv_file, environment, jsonl, train_tokenizer
 from hubserver import Fault, HubServer, Kind
 
 from vocabfreq import CountOptions, FrequencyTable, count
@@ -183,14 +184,8 @@ def commit(server: HubServer, repo: str, branch: str = "main") -> str:
 def build(
     server: HubServer, home: Path, *options: str, **variables: str
 ) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-c", "from vocabfreq.cli import main; main()", "build", *options],
-        env=environment(server, home) | variables,
-        cwd=home,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    words = ("build", *options)
+    return run_with(environment(server, home) | variables, words, home, loaded=DATASETS_NEEDS)
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,12 @@
 """Data sets of many shards on a Hub that limits, stumbles and forgets who is logged in."""
 
 import itertools
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hubdata import TEST, TRAIN, csv_file, environment, jsonl, train_tokenizer
+from command import run_with
+from hubdata import DATASETS_NEEDS, TEST, TRAIN, csv_file, environment, jsonl, train_tokenizer
 from hubserver import Fault, HubServer
 
 FILES = 8
@@ -34,14 +33,7 @@ def run(server: HubServer, tmp_path: Path) -> Iterator[Callable[..., tuple[int, 
     """Runs a verb against the server; exit code and standard error."""
 
     def command(*words: object) -> tuple[int, str]:
-        done = subprocess.run(
-            [sys.executable, "-c", "from vocabfreq.cli import main; main()", *map(str, words)],
-            env=environment(server, tmp_path),
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        done = run_with(environment(server, tmp_path), words, tmp_path, loaded=DATASETS_NEEDS)
         assert "Traceback" not in done.stderr
         return done.returncode, done.stderr
 
@@ -51,8 +43,10 @@ def run(server: HubServer, tmp_path: Path) -> Iterator[Callable[..., tuple[int, 
     assert server.unknown == []
 
 
-def build(run: Callable[..., tuple[int, str]], spec: str, output: str) -> tuple[int, str]:
-    return run("build", "-t", "org/tok", "-s", spec, "-o", output, "--workers", 1)
+def build(
+    run: Callable[..., tuple[int, str]], spec: str, output: str, workers: int = 0
+) -> tuple[int, str]:
+    return run("build", "-t", "org/tok", "-s", spec, "-o", output, "--workers", workers)
 
 
 KNOWN: dict[tuple[str, str], bytes] = {}
@@ -95,7 +89,7 @@ def test_rate_limits_and_stumbles_are_waited_out(
     for name, status in zip(names[1::2], itertools.cycle([429, 503, 500]), strict=False):
         headers = {"Retry-After": "1"} if status == 429 else {}
         server.faults.append(Fault(reads(name), status=status, times=1, headers=headers))
-    code, told = build(run, spec, "out")  # the client tells when it waits
+    code, told = build(run, spec, "out", workers=1)  # the client tells when it waits
     assert code == 0, told
     assert all(fault.times == 0 for fault in server.faults)
     assert (tmp_path / "out").read_bytes() == want
@@ -115,7 +109,7 @@ def test_a_lasting_fault_names_its_shard_and_keeps_the_others(
     names = NAMES if spec == "org/many" else LINES
     # The columns are looked up in the first file; that one is left alone.
     server.faults.append(Fault(reads(names[-1]), status=status))
-    code, told = build(run, spec, "out")
+    code, told = build(run, spec, "out", workers=1)
     assert code == 1
     assert names[-1] in told
     assert str(status) in told
@@ -145,7 +139,7 @@ def test_a_login_that_expires_in_the_middle_loses_nothing(
         return len(seen) > (len(names) + 1) // 2
 
     server.faults.append(Fault(expired, status=401))
-    code, told = build(run, spec, "out")
+    code, told = build(run, spec, "out", workers=1)
     assert code == 1
     assert "401" in told
     kept = parts(tmp_path)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 import warm
@@ -17,7 +18,18 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Runs the command as installed; standard input is a pipe where `stdin` is given."""
     environment = {**os.environ, "COLUMNS": "120", **env}
-    if AT_START & env.keys():
+    return run_with(environment, arguments, cwd, stdin)
+
+
+def run_with(
+    environment: dict[str, str],
+    arguments: Iterable[object],
+    cwd: Path | None = None,
+    stdin: bytes | None = None,
+    loaded: tuple[str, ...] = (),
+) -> subprocess.CompletedProcess[str]:
+    """Runs the command with these variables alone; `loaded` as in `warm.start`."""
+    if AT_START & environment.keys():
         command = [sys.executable, "-c", warm.MAIN, *map(str, arguments)]
         done = subprocess.run(
             command, input=stdin, capture_output=True, check=False, cwd=cwd, env=environment
@@ -28,7 +40,13 @@ def run(
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         feed, source = _piped(stdin)
         process = warm.start(
-            arguments, stdin=source, stdout=out, stderr=err, cwd=cwd, env=environment
+            arguments,
+            stdin=source,
+            stdout=out,
+            stderr=err,
+            cwd=cwd,
+            env=environment,
+            loaded=loaded,
         )
         if feed:
             os.close(source)

@@ -11,6 +11,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 TRAIN = [f"Row {n} of the training split, where the quick brown fox jumps." for n in range(40)]
 TEST = ["Ein Test mit Umlauten: Äpfel, Öl, Übermut.", "次は日本語です。", "🙂 done"]
+DATASETS_NEEDS = ("pandas", "pyarrow.dataset")  # and nothing that reads HF_… when imported
+HURRIED = str(Path(__file__).parent / "hurried")  # no process waits long before it tries again
 
 
 def jsonl(texts: list[str]) -> bytes:
@@ -42,9 +44,11 @@ def train_tokenizer() -> bytes:
 
 
 def environment(server: HubServer, home: Path) -> dict[str, str]:
+    """Variables of a process that knows this Hub alone and is quick to try again."""
     kept = {k: v for k, v in os.environ.items() if "proxy" not in k.lower() and k[:3] != "HF_"}
     return kept | {
         "HF_ENDPOINT": server.url,
         "HF_HOME": str(home),
         "HF_HUB_DISABLE_TELEMETRY": "1",
+        "PYTHONPATH": os.pathsep.join(filter(None, [HURRIED, os.environ.get("PYTHONPATH")])),
     }

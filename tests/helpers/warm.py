@@ -49,8 +49,20 @@ def start(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     start_new_session: bool = False,
+    loaded: tuple[str, ...] = (),
 ) -> Process:
-    """Starts `vocabfreq` with these words; streams are files, descriptors or DEVNULL."""
+    """Starts `vocabfreq` with these words.
+
+    Args:
+        words: of the command line.
+        stdout: a file, a descriptor or DEVNULL, as the other streams.
+        stderr: the same.
+        stdin: the same.
+        cwd: where it runs.
+        env: all of its variables.
+        start_new_session: in a session, and group, of its own.
+        loaded: modules to be imported beside `LOADED`.
+    """
     arguments = [str(word) for word in words]
     environment = dict(os.environ if env is None else env)
     if sys.platform != "linux":
@@ -70,7 +82,7 @@ def start(
         "env": environment,
         "session": start_new_session,
     }
-    return _server().fork(request, (stdin, stdout, stderr))
+    return _server(loaded).fork(request, (stdin, stdout, stderr))
 
 
 class _Fork:
@@ -110,11 +122,11 @@ class _Fork:
 class _Server:
     """The process that is forked."""
 
-    def __init__(self) -> None:
+    def __init__(self, loaded: tuple[str, ...]) -> None:
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno())],
+                [sys.executable, __file__, str(theirs.fileno()), *LOADED, *loaded],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
@@ -146,15 +158,15 @@ def _descriptor(stream: IO[bytes] | int, null: int) -> int:
     return stream.fileno()
 
 
-_servers: dict[int, _Server] = {}
+_servers: dict[tuple[str, ...], _Server] = {}
 _starting = threading.Lock()
 
 
-def _server() -> _Server:
+def _server(loaded: tuple[str, ...]) -> _Server:
     with _starting:
-        if os.getpid() not in _servers:
-            _servers[os.getpid()] = _Server()
-        return _servers[os.getpid()]
+        if loaded not in _servers:
+            _servers[loaded] = _Server(loaded)
+        return _servers[loaded]
 
 
 def _serve(control: socket.socket) -> None:
@@ -221,7 +233,7 @@ def _become(
 
 
 if __name__ == "__main__":
-    for name in LOADED:
+    for name in sys.argv[2:]:
         importlib.import_module(name)
     gc.freeze()
     _serve(socket.socket(fileno=int(sys.argv[1])))
