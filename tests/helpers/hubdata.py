@@ -50,5 +50,6 @@ def environment(server: HubServer, home: Path) -> dict[str, str]:
         "HF_ENDPOINT": server.url,
         "HF_HOME": str(home),
         "HF_HUB_DISABLE_TELEMETRY": "1",
+        "USE_TORCH": "0",  # which `datasets` would import for a second to count workers of a loader
         "PYTHONPATH": os.pathsep.join(filter(None, [HURRIED, os.environ.get("PYTHONPATH")])),
     }
