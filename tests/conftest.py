@@ -1,12 +1,16 @@
 """Fixtures that tests of every room use."""
 
 import json
+import os
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tiny import Lines, save_tokenizer, tiny_tokenizer
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch, which is not imported yet
 
 # In the background of a shell SIGINT is ignored, which children would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from real.subjects import SUBJECTS, Subject, load_subject
+from real.subjects import SUBJECTS, Subject, load_reference, load_subject
 
 
 @pytest.fixture(scope="session")
@@ -17,6 +17,12 @@ def make_subject(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Su
         return made[name]
 
     return make
+
+
+@pytest.fixture(autouse=True)
+def _load_references_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reference engine keeps nothing of a text; the fast one is loaded anew each time."""
+    monkeypatch.setattr("vocabfreq.tokenizer.encoders.load_reference", load_reference)
 
 
 @pytest.fixture(scope="session", params=SUBJECTS)
