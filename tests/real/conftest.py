@@ -1,79 +1,9 @@
-"""Real tokenizers with their documents, and what the reference makes of them."""
+"""Fixtures of real tokenizers with their documents."""
 
-import json
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Callable
 
-import numpy as np
-import numpy.typing as npt
 import pytest
-from tokenizers import Tokenizer
-
-from real.documents import added_tokens, documents, training_texts
-from real.npm import npm_tokenizer
-from real.trained import train_unigram, train_wordpiece
-from vocabfreq import FrequencyTable
-
-Counts = npt.NDArray[np.int64]
-
-NPM = ("llama3_1", "qwen3", "gemma3", "llama2", "deepseek_v3", "gptoss")
-TRAINED = {"wordpiece": train_wordpiece, "unigram": train_unigram}
-SUBJECTS = [*(pytest.param(name, marks=pytest.mark.real) for name in NPM), *TRAINED]
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A tokenizer under test.
-
-    Attributes:
-        name: of the tokenizer.
-        folder: where its tokenizer.json is.
-        covered: whether the fast engine takes it.
-        corpus: its documents as JSON lines.
-    """
-
-    name: str
-    folder: Path
-    covered: bool
-    corpus: Path
-
-    @cached_property
-    def texts(self) -> list[str]:
-        """Its documents; the same list in every run."""
-        return documents(added_tokens(self.folder / "tokenizer.json"))
-
-    @cached_property
-    def truth(self) -> Counts:
-        """int64 [largest id met + 1], the counts of `texts` by definition."""
-        return true_counts(self.folder, self.texts)
-
-
-def true_counts(folder: Path, texts: Iterable[str]) -> Counts:
-    """Encodes one text at a time, with nothing added, padded or cut."""
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
-    return np.bincount(np.concatenate([np.asarray(i, np.int64) for i in ids]))
-
-
-def assert_counts(table: FrequencyTable, truth: Counts) -> None:
-    """Every id as often as the reference met it, held out or not; names the ids that are not."""
-    found = (table.counts + table.heldout).sum(axis=0)
-    wanted = np.zeros(table.rows, np.int64)
-    wanted[: len(truth)] = truth
-    wrong = np.flatnonzero(found != wanted)
-    shown = {int(i): (int(found[i]), int(wanted[i])) for i in wrong[:10]}
-    assert not len(wrong), f"{len(wrong)} ids, of them (found, wanted): {shown}"
-
-
-def write_lines(path: Path, texts: Iterable[str]) -> Path:
-    """Writes JSON lines with a `text` column; every other line escapes what is not ASCII."""
-    lines = (json.dumps({"text": t}, ensure_ascii=n % 2 == 0) for n, t in enumerate(texts))
-    path.write_text("".join(f"{line}\n" for line in lines), "utf-8", newline="\n")
-    return path
+from real.subjects import SUBJECTS, Subject, load_reference, load_subject
 
 
 @pytest.fixture(scope="session")
@@ -83,20 +13,16 @@ def make_subject(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Su
 
     def make(name: str) -> Subject:
         if name not in made:
-            made[name] = _subject(name, tmp_path_factory.mktemp(name))
+            made[name] = load_subject(name, tmp_path_factory.mktemp(name))
         return made[name]
 
     return make
 
 
-def _subject(name: str, scratch: Path) -> Subject:
-    if name in TRAINED:
-        folder = TRAINED[name](training_texts(), scratch / "tokenizer")
-    else:
-        folder = npm_tokenizer(name)
-    subject = Subject(name, folder, name in NPM, scratch / "corpus.jsonl")
-    write_lines(subject.corpus, subject.texts)
-    return subject
+@pytest.fixture(autouse=True)
+def _load_references_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reference engine keeps nothing of a text; the fast one is loaded anew each time."""
+    monkeypatch.setattr("vocabfreq.tokenizer.encoders.load_reference", load_reference)
 
 
 @pytest.fixture(scope="session", params=SUBJECTS)

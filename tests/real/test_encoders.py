@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from real.conftest import Subject, assert_counts, true_counts, write_lines
 from real.documents import is_newer, newer_documents
+from real.subjects import Subject, assert_counts, true_counts, write_lines
+
 from vocabfreq import CountOptions, FrequencyTable, count
 from vocabfreq.tokenizer.encoders import EncoderName
 

@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from real.conftest import Subject, assert_counts, true_counts, write_lines
 from real.documents import training_texts
+from real.subjects import Subject, assert_counts, true_counts, write_lines
+
 from vocabfreq import FrequencyTable
 from vocabfreq.tokenizer.crosscheck import find_texts_with_new_code_points
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from real.subjects import Subject, assert_counts, true_counts, write_lines
 
-from real.conftest import Subject, assert_counts, true_counts, write_lines
 from vocabfreq import CountOptions, FrequencyTable, count
 from vocabfreq.corpus import files, readers, sources
 from vocabfreq.errors import SourceError

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from real.subjects import Subject, assert_counts, write_lines
 
-from real.conftest import Subject, assert_counts, write_lines
 from vocabfreq import CountOptions, FrequencyTable, count
 from vocabfreq.corpus import readers, sources
 

@@ -14,10 +14,9 @@ from vocabfreq.frequencies.draft_vocab import DraftVocab
 
 if find_spec("vllm") is not None:  # torch, which the helpers need, comes with it
     import torch
-    from rejection import same
-
     from real import tinydrafters
     from real.vllmsampling import LENGTH, Sampled, sampled
+    from rejection import same
 
 V, D, HEAT, DRAWS = 64, 2, 0.8, 6_000
 KEPT = list(range(1, V, 3))

@@ -45,7 +45,7 @@ INTERPRETER_CONFIG = Config(32, 32, 1, 1)
 LOGITS_BLOCK, LOGITS_WARPS = 1024, 4
 FINISH_BLOCK, FINISH_WARPS = 512, 4
 
-# Chosen so that no kernel spills on any target (tests/kernelcases.py).
+# Chosen so that no kernel spills on any target (tests/helpers/kernelcases.py).
 _WIDE = Config(64, 128, 4, 4), Config(128, 64, 4, 4)
 _TALL = Config(128, 64, 8, 4), Config(128, 128, 8, 3)
 _BYTES = Config(64, 128, 4, 4), Config(128, 128, 8, 4)
