@@ -1,4 +1,4 @@
-"""`vocabfreq compare`: how alike two frequency files are."""
+"""`vocabfreq compare`: two frequency files of one tokenizer."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vocabfreq.cli import render
+from vocabfreq.cli.options import JsonOption, TokenTextOption
 
 if TYPE_CHECKING:
     from vocabfreq.frequencies.comparing import Difference, Overlap
@@ -14,26 +15,28 @@ if TYPE_CHECKING:
 
 
 def compare(
-    a: Annotated[Path, typer.Argument(help="A frequency file.")],
-    b: Annotated[Path, typer.Argument(help="Another one of the same tokenizer.")],
+    a: Annotated[Path, typer.Argument(metavar="A", help="Frequency file.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Frequency file of the same tokenizer.")],
     size: Annotated[
         list[int] | None,
-        typer.Option(min=1, metavar="K", help="Sizes to compare. Default: the usual ones."),
+        typer.Option(
+            min=1, metavar="K", help="Size to compare; repeat for more. Default: 8192 to 65536."
+        ),
     ] = None,
-    tokenizer: Annotated[
-        str | None,
-        typer.Option("--tokenizer", "-t", metavar="TOK", help="To write tokens as text."),
-    ] = None,
-    top: Annotated[int, typer.Option(min=0, help="How many differing ids.")] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    tokenizer: TokenTextOption = None,
+    top: Annotated[
+        int,
+        typer.Option(min=0, metavar="N", help="Number of ids with the largest differences."),
+    ] = 20,
+    as_json: JsonOption = False,
 ) -> None:
-    """Compare the most frequent ids of two files, and what each covers of the other's text."""
+    """Compare the top ids of two files, and their coverage of each other."""
     from vocabfreq.frequencies.comparing import differences, overlap
     from vocabfreq.frequencies.table import FrequencyTable
     from vocabfreq.tokenizer.token_text import token_text
 
     first, second = FrequencyTable.load(a), FrequencyTable.load(b)
-    overlaps = [overlap(first, second, k) for k in size or render.sizes_of(first)]
+    overlaps = [overlap(first, second, k) for k in size or render.default_sizes(first)]
     found = differences(first, second, top)
     text = token_text(first, tokenizer, a)
     if as_json:
@@ -69,4 +72,4 @@ def _print_differences(found: "list[Difference]", text: "TokenText") -> None:
     header = ["token", "id", "share in A", "share in B"]
     render.print_table("The ids whose shares differ most", header, rows)
     if not text.known:
-        print("To see them as text: --tokenizer TOK")
+        print("Give --tokenizer TOK to see them as text.")
