@@ -318,7 +318,7 @@ def test_help_lists_each_verb_in_one_line_of_its_panel(monkeypatch: pytest.Monke
         for line, (name, verb) in zip(lines[start + 1 :], verbs.items(), strict=False):
             summary = (verb.__doc__ or "").splitlines()[0]
             assert line.strip("│ ") == f"{name:<7}  {summary}"
-    assert VERBS == [command.name for command in app.registered_commands]
+    assert [command.name for command in app.registered_commands] == VERBS
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -24,7 +24,7 @@ from vocabfreq.cli.count import count
 from vocabfreq.cli.eval import evaluate
 from vocabfreq.cli.export import export
 from vocabfreq.cli.merge import merge
-from vocabfreq.cli.options import flag
+from vocabfreq.cli.options import GENERAL
 from vocabfreq.cli.plan import plan
 from vocabfreq.cli.prune import prune
 from vocabfreq.cli.pull import pull
@@ -71,7 +71,7 @@ for panel, verbs in PANELS.items():
 
 @app.callback(invoke_without_command=True)
 def _version(
-    version: Annotated[bool, flag("--version", help="Print the version and stop.")] = False,
+    version: Annotated[bool, GENERAL.flag("Print the version and stop.", "--version")] = False,
 ) -> None:
     if version:
         from importlib.metadata import version as version_of

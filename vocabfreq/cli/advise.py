@@ -7,70 +7,41 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vocabfreq.cli import render
-from vocabfreq.cli.options import INPUT, JsonOption, with_options
+from vocabfreq.cli.options import INPUT, FileArgument, JsonOption, Panel, with_options
 
 if TYPE_CHECKING:
     from vocabfreq.measure.advise import Advice, Point
 
 CURVE_ROWS = 12
-NO_EVAL = "Without --eval"
+NO_EVAL = Panel("Without --eval")
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdviseOptions:
     """Options of `advise`."""
 
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Frequency file.")]
+    file: FileArgument
     bench: Annotated[
-        Path,
-        typer.Option(
-            metavar="BENCH.json",
-            help="Output of bench --json for this V: times of the head.",
-            rich_help_panel=INPUT,
-        ),
+        Path, INPUT.option("BENCH.json", "Output of bench --json for this V: times of the head.")
     ]
     evaluation: Annotated[
         Path | None,
-        typer.Option(
-            "--eval",
-            metavar="EVAL.json",
-            help="Output of eval --json: acceptance, and times of a step.",
-            rich_help_panel=INPUT,
+        INPUT.option(
+            "EVAL.json", "Output of eval --json: acceptance, and times of a step.", "--eval"
         ),
     ] = None
-    num_spec_tokens: Annotated[
-        int,
-        typer.Option(min=1, metavar="N", help="Tokens drafted in one step.", rich_help_panel=INPUT),
-    ] = 3
-    batch_size: Annotated[
-        int,
-        typer.Option(
-            min=1, metavar="B", help="Batch size to read in both files.", rich_help_panel=INPUT
-        ),
-    ] = 1
+    num_spec_tokens: Annotated[int, INPUT.option("N", "Tokens drafted in one step.", min=1)] = 3
+    batch_size: Annotated[int, INPUT.option("B", "Batch size to read in both files.", min=1)] = 1
     target_ms: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0, metavar="MS", help="Time of a target forward.", rich_help_panel=NO_EVAL
-        ),
+        float | None, NO_EVAL.option("MS", "Time of a target forward.", min=0.0)
     ] = None
     draft_ms: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            metavar="MS",
-            help="Time of a drafted token without the head.",
-            rich_help_panel=NO_EVAL,
-        ),
+        float | None, NO_EVAL.option("MS", "Time of a drafted token without the head.", min=0.0)
     ] = None
     acceptance: Annotated[
         float | None,
-        typer.Option(
-            min=0.0,
-            max=1.0,
-            metavar="A",
-            help="Share of the full head's drafted tokens that are accepted.",
-            rich_help_panel=NO_EVAL,
+        NO_EVAL.option(
+            "A", "Share of the full head's drafted tokens that are accepted.", min=0.0, max=1.0
         ),
     ] = None
     as_json: JsonOption = False

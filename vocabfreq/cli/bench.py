@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from vocabfreq.cli import render
 from vocabfreq.cli.options import (
+    GENERAL,
     DtypeChoice,
     JsonOption,
     NoRemarksOption,
@@ -33,32 +32,24 @@ class BenchOptions:
 
     hidden_size: Annotated[
         int | None,
-        typer.Option(
-            min=1, metavar="H", help="Hidden size. Default: 4096 on a GPU, 1024 on a CPU."
-        ),
+        GENERAL.option("H", "Hidden size. Default: 4096 on a GPU, 1024 on a CPU.", min=1),
     ] = None
-    vocab_size: Annotated[int, typer.Option(min=1, metavar="V", help="Rows of the full head.")] = (
-        128_256
-    )
+    vocab_size: Annotated[int, GENERAL.option("V", "Rows of the full head.", min=1)] = 128_256
     sizes: Annotated[
         str | None,
-        typer.Option(
-            metavar="K,…", help="Rows of the pruned head. Default: 32768, or V / 4 of a small V."
-        ),
+        GENERAL.option("K,…", "Rows of the pruned head. Default: 32768, or V / 4 of a small V."),
     ] = None
     batch_sizes: Annotated[
-        str | None,
-        typer.Option(metavar="B,…", help="Batch sizes. Default: 1,8,64 on a GPU, 1,8 on a CPU."),
+        str | None, GENERAL.option("B,…", "Batch sizes. Default: 1,8,64 on a GPU, 1,8 on a CPU.")
     ] = None
-    dtype: Annotated[
-        DtypeChoice, typer.Option(metavar="DTYPE", help="bfloat16, float16 or float32.")
-    ] = DtypeChoice.bfloat16
-    device: Annotated[DeviceChoice, typer.Option(help="auto takes a GPU if there is one.")] = (
+    dtype: Annotated[DtypeChoice, GENERAL.option("DTYPE", "bfloat16, float16 or float32.")] = (
+        DtypeChoice.bfloat16
+    )
+    device: Annotated[DeviceChoice, GENERAL.option(None, "auto takes a GPU if there is one.")] = (
         DeviceChoice.auto
     )
     runs: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Timed rounds. Default: 50 on a GPU, 5 on a CPU."),
+        int | None, GENERAL.option("N", "Timed rounds. Default: 50 on a GPU, 5 on a CPU.", min=1)
     ] = None
     as_json: JsonOption = False
     quiet: NoRemarksOption = False

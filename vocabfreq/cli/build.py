@@ -9,13 +9,7 @@ import typer
 
 from vocabfreq.cli import render
 from vocabfreq.cli.build_options import CountingOptions
-from vocabfreq.cli.options import (
-    OUTPUT,
-    RUN,
-    WorkersOption,
-    flag,
-    with_options,
-)
+from vocabfreq.cli.options import OUTPUT, RUN, WorkersOption, with_options
 
 if TYPE_CHECKING:
     from vocabfreq.cli.build_result import BuildResult
@@ -35,46 +29,28 @@ class BuildOptions(CountingOptions):
 
     workers: WorkersOption = None
     engine: Annotated[
-        EngineChoice,
-        typer.Option(help="Worker processes, or tasks of a Ray cluster.", rich_help_panel=RUN),
+        EngineChoice, RUN.option(None, "Worker processes, or tasks of a Ray cluster.")
     ] = EngineChoice.local
     address: Annotated[
         str | None,
-        typer.Option(
-            metavar="ADDR",
-            help="Ray cluster: auto or HOST:6379. Default: one on this machine.",
-            rich_help_panel=RUN,
-        ),
+        RUN.option("ADDR", "Ray cluster: auto or HOST:6379. Default: one on this machine."),
     ] = None
     work_dir: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Keep partial files here. Default: FILE.parts, removed when done.",
-            rich_help_panel=RUN,
-        ),
+        RUN.option("DIR", "Keep partial files here. Default: FILE.parts, removed when done."),
     ] = None
     max_bad_rows: Annotated[
         int,
-        typer.Option(
-            min=0,
-            metavar="N",
-            help="Exit code 3 if more than N rows were skipped; FILE is written.",
-            rich_help_panel=RUN,
-        ),
+        RUN.option("N", "Exit code 3 if more than N rows were skipped; FILE is written.", min=0),
     ] = 1000
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="File to write.", rich_help_panel=OUTPUT
-        ),
-    ] = Path("vocab_freq.safetensors")
+    output: Annotated[Path, OUTPUT.option("FILE", "File to write.", "--output", "-o")] = Path(
+        "vocab_freq.safetensors"
+    )
     force: Annotated[
-        bool,
-        flag("--force", help="Replace FILE even if it is no frequency file.", panel=OUTPUT),
+        bool, OUTPUT.flag("Replace FILE even if it is no frequency file.", "--force")
     ] = False
     dry_run: Annotated[
-        bool, flag("--dry-run", help="Print the plan (shards, bytes) and stop.", panel=OUTPUT)
+        bool, OUTPUT.flag("Print the plan (shards, bytes) and stop.", "--dry-run")
     ] = False
 
 

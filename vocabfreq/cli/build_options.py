@@ -35,91 +35,72 @@ class CountingOptions:
 
     tokenizer: Annotated[
         str,
-        typer.Option(
+        INPUT.option(
+            "TOK",
+            r"Folder, tokenizer.json, or owner/name\[@revision] on the Hub.",
             "--tokenizer",
             "-t",
-            metavar="TOK",
-            help=r"Folder, tokenizer.json, or owner/name\[@revision] on the Hub.",
-            rich_help_panel=INPUT,
         ),
     ]
     source: Annotated[
         list[str],
-        typer.Option(
-            "--source",
-            "-s",
-            metavar="[NAME=]SPEC",
-            help="File or glob (jsonl, json, parquet, arrow, txt; also .gz, .zst), - for standard "
+        INPUT.option(
+            "[NAME=]SPEC",
+            "File or glob (jsonl, json, parquet, arrow, txt; also .gz, .zst), - for standard "
             "input, or Hub data set org/name, followed by :config, :split, @revision as needed; "
             "repeat for more sources.",
-            rich_help_panel=INPUT,
+            "--source",
+            "-s",
         ),
     ]
     model_config: Annotated[
         str | None,
-        typer.Option(
-            metavar="DIR|REPO",
-            help="Model whose config.json gives the number of rows and the stop ids. Default: "
+        INPUT.option(
+            "DIR|REPO",
+            "Model whose config.json gives the number of rows and the stop ids. Default: "
             "next to the tokenizer, if present.",
-            rich_help_panel=INPUT,
         ),
     ] = None
     column: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="[NAME=]COLUMN",
-            help="Column to count, for every source or for the source NAME. Default: detected.",
-            rich_help_panel=COUNTED,
+        COUNTED.option(
+            "[NAME=]COLUMN",
+            "Column to count, for every source or for the source NAME. Default: detected.",
         ),
     ] = None
-    roles: Annotated[
-        RolesChoice, typer.Option(help="Turns of a chat that count.", rich_help_panel=COUNTED)
-    ] = RolesChoice.assistant
+    roles: Annotated[RolesChoice, COUNTED.option(None, "Turns of a chat that count.")] = (
+        RolesChoice.assistant
+    )
     separator: Annotated[
         str | None,
-        typer.Option(
-            metavar="TEXT",
-            help=r"Splits plain text into documents; \n, \t, \r and \0 are understood. Default: "
+        COUNTED.option(
+            "TEXT",
+            r"Splits plain text into documents; \n, \t, \r and \0 are understood. Default: "
             "a file is one document.",
-            rich_help_panel=COUNTED,
         ),
     ] = None
     max_documents: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Count only the first N documents of each source.",
-            rich_help_panel=COUNTED,
-        ),
+        int | None, COUNTED.option("N", "Count only the first N documents of each source.", min=1)
     ] = None
     weight: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME=W",
-            help="Rank by the shares of each source times its weight; unnamed sources weigh 1. "
+        COUNTED.option(
+            "NAME=W",
+            "Rank by the shares of each source times its weight; unnamed sources weigh 1. "
             "Default: rank by raw counts.",
-            rich_help_panel=COUNTED,
         ),
     ] = None
     holdout: Annotated[
         int,
-        typer.Option(
-            min=0,
-            metavar="N",
-            help="Hold out one document in N to measure coverage; 0 for none.",
-            rich_help_panel=COUNTED,
-        ),
+        COUNTED.option("N", "Hold out one document in N to measure coverage; 0 for none.", min=0),
     ] = 50
     output: Path  # its option is that of the verb
     as_json: JsonOption = False
     quiet: QuietOption = False
     encoder: Annotated[
         EncoderChoice,
-        typer.Option(
-            metavar="NAME",
-            help="auto (gigatoken where it works, checked on a sample), gigatoken or tokenizers.",
-            rich_help_panel=RUN,
+        RUN.option(
+            "NAME", "auto (gigatoken where it works, checked on a sample), gigatoken or tokenizers."
         ),
     ] = EncoderChoice.auto
 

@@ -27,9 +27,7 @@ def check_output(output: Path, force: bool) -> None:
     """
     if output.exists() and not output.is_file():
         raise OverwriteError(
-            f"{output} is a folder or a device",
-            expected="a file",
-            hint="choose another --output",
+            f"{output} is a folder or a device", expected="a file", hint="choose another --output"
         )
     if output.exists() and not force and not is_frequency_file(output):
         raise OverwriteError(

@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vocabfreq.cli import render
-from vocabfreq.cli.options import INPUT, JsonOption
+from vocabfreq.cli.options import INPUT, JsonOption, argument
 
 if TYPE_CHECKING:
     from vocabfreq.checkpoints.findings import Finding
 
 
 def check(
-    drafter: Annotated[Path, typer.Argument(metavar="DRAFTER", help="Folder of a drafter.")],
+    drafter: Annotated[Path, argument("DRAFTER", "Folder of a drafter.")],
     target: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="TARGET", help="Folder of its target, to compare with.", rich_help_panel=INPUT
-        ),
+        Path | None, INPUT.option("TARGET", "Folder of its target, to compare with.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -4,10 +4,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from vocabfreq.cli import render
-from vocabfreq.cli.options import JsonOption, TokenTextOption
+from vocabfreq.cli.options import GENERAL, JsonOption, TokenTextOption, argument
 
 if TYPE_CHECKING:
     from vocabfreq.frequencies.comparing import Difference, Overlap
@@ -15,18 +13,15 @@ if TYPE_CHECKING:
 
 
 def compare(
-    a: Annotated[Path, typer.Argument(metavar="A", help="Frequency file.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="Frequency file of the same tokenizer.")],
+    a: Annotated[Path, argument("A", "Frequency file.")],
+    b: Annotated[Path, argument("B", "Frequency file of the same tokenizer.")],
     size: Annotated[
         list[int] | None,
-        typer.Option(
-            min=1, metavar="K", help="Size to compare; repeat for more. Default: 8192 to 65536."
-        ),
+        GENERAL.option("K", "Size to compare; repeat for more. Default: 8192 to 65536.", min=1),
     ] = None,
     tokenizer: TokenTextOption = None,
     top: Annotated[
-        int,
-        typer.Option(min=0, metavar="N", help="Number of ids with the largest differences."),
+        int, GENERAL.option("N", "Number of ids with the largest differences.", min=0)
     ] = 20,
     as_json: JsonOption = False,
 ) -> None:

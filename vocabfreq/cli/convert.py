@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from vocabfreq.cli import render
 from vocabfreq.cli.options import (
     INPUT,
@@ -16,7 +14,7 @@ from vocabfreq.cli.options import (
     KindOption,
     QuietOption,
     RowsOption,
-    flag,
+    argument,
     input_arguments,
     with_options,
 )
@@ -31,25 +29,23 @@ class ConvertOptions:
 
     file: Annotated[
         str,
-        typer.Argument(
-            metavar="IN",
-            help=r"File or folder of ids or counts, or owner/repo/file\[@revision] on the Hub.",
+        argument(
+            "IN", r"File or folder of ids or counts, or owner/repo/file\[@revision] on the Hub."
         ),
     ]
-    output: Annotated[Path, typer.Argument(metavar="OUT", help="File to write; for npy a folder.")]
+    output: Annotated[Path, argument("OUT", "File to write; for npy a folder.")]
     kind: KindOption = KindChoice.auto
     rows: RowsOption = None
     repair: Annotated[
-        bool, flag("--repair", help="Drop repeated ids of a list, with a remark.", panel=INPUT)
+        bool, INPUT.flag("Drop repeated ids of a list, with a remark.", "--repair")
     ] = False
     form: FormatOption
     force: Annotated[
         bool,
-        flag(
-            "--force",
-            help="Replace any file at OUT; accept offsets that are all zero, and freq_K.pt with "
+        OUTPUT.flag(
+            "Replace any file at OUT; accept offsets that are all zero, and freq_K.pt with "
             "another number of ids.",
-            panel=OUTPUT,
+            "--force",
         ),
     ] = False
     as_json: JsonOption = False

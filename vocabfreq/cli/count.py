@@ -6,24 +6,20 @@ from typing import Annotated
 import typer
 
 from vocabfreq.cli import render
-from vocabfreq.cli.options import JsonOption, PlanOption, QuietOption, WorkersOption
+from vocabfreq.cli.options import GENERAL, JsonOption, PlanOption, QuietOption, WorkersOption
 
 
 def count(
     plan: PlanOption,
     shard_index: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            metavar="I",
-            help="Part to count, from 0. Default: SLURM_ARRAY_TASK_ID less the first id.",
+        GENERAL.option(
+            "I", "Part to count, from 0. Default: SLURM_ARRAY_TASK_ID less the first id.", min=0
         ),
     ] = None,
     num_shards: Annotated[
         int | None,
-        typer.Option(
-            min=1, metavar="N", help="Number of parts. Default: SLURM_ARRAY_TASK_COUNT, else 1."
-        ),
+        GENERAL.option("N", "Number of parts. Default: SLURM_ARRAY_TASK_COUNT, else 1.", min=1),
     ] = None,
     workers: WorkersOption = None,
     as_json: JsonOption = False,

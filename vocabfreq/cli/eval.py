@@ -17,6 +17,7 @@ from vocabfreq.cli.options import (
     JsonOption,
     NoRemarksOption,
     OtherTokenizerOption,
+    Panel,
     parse_integers,
     with_options,
 )
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from vocabfreq.measure.eval import Evaluation, Plan, Row
     from vocabfreq.measure.eval.compare import Difference
 
-MEASURED = "What is measured"
+MEASURED = Panel("What is measured")
 
 
 class EngineChoice(StrEnum):
@@ -39,97 +40,56 @@ class EngineChoice(StrEnum):
 class EvalOptions:
     """Options of `eval`."""
 
-    target: Annotated[
-        str,
-        typer.Option(metavar="T", help="Target: folder or Hub repo.", rich_help_panel=INPUT),
-    ]
+    target: Annotated[str, INPUT.option("T", "Target: folder or Hub repo.")]
     drafter: Annotated[
         str,
-        typer.Option(
-            metavar="D|self|none",
-            help="Drafter: folder or Hub repo; self: the target drafts for itself (transformers); "
+        INPUT.option(
+            "D|self|none",
+            "Drafter: folder or Hub repo; self: the target drafts for itself (transformers); "
             "none: plain decoding only.",
-            rich_help_panel=INPUT,
         ),
     ]
     prompts: Annotated[
-        Path,
-        typer.Option(
-            metavar="FILE.jsonl",
-            help="Lines with turns (MT-Bench), messages, prompt or text.",
-            rich_help_panel=INPUT,
-        ),
+        Path, INPUT.option("FILE.jsonl", "Lines with turns (MT-Bench), messages, prompt or text.")
     ]
     limit: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="L",
-            help="Use the first L prompts. Default: all.",
-            rich_help_panel=INPUT,
-        ),
+        int | None, INPUT.option("L", "Use the first L prompts. Default: all.", min=1)
     ] = None
-    vocab: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|REPO", help="Frequency file, or a file of ids.", rich_help_panel=INPUT
-        ),
-    ] = None
+    vocab: Annotated[str | None, INPUT.option("FILE|REPO", "Frequency file, or a file of ids.")] = (
+        None
+    )
     allow_other_tokenizer: OtherTokenizerOption = False
     sizes: Annotated[
         str,
-        typer.Option(
-            metavar="K,…",
-            help="Draft vocabulary sizes; full: the unpruned head; ids: the ids of a VOCAB that "
+        MEASURED.option(
+            "K,…",
+            "Draft vocabulary sizes; full: the unpruned head; ids: the ids of a VOCAB that "
             "is a file of ids.",
-            rich_help_panel=MEASURED,
         ),
     ] = "full"
-    num_spec_tokens: Annotated[
-        str,
-        typer.Option(metavar="N,…", help="Tokens drafted in one step.", rich_help_panel=MEASURED),
-    ] = "3"
-    batch_size: Annotated[
-        str, typer.Option(metavar="B,…", help="Concurrent requests.", rich_help_panel=MEASURED)
-    ] = "1"
-    max_tokens: Annotated[
-        int,
-        typer.Option(
-            min=1, metavar="M", help="Maximum tokens of each answer.", rich_help_panel=MEASURED
-        ),
-    ] = 128
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="OUT.png", help="Draw acceptance and speed over K.", rich_help_panel=OUTPUT
-        ),
-    ] = None
+    num_spec_tokens: Annotated[str, MEASURED.option("N,…", "Tokens drafted in one step.")] = "3"
+    batch_size: Annotated[str, MEASURED.option("B,…", "Concurrent requests.")] = "1"
+    max_tokens: Annotated[int, MEASURED.option("M", "Maximum tokens of each answer.", min=1)] = 128
+    plot: Annotated[Path | None, OUTPUT.option("OUT.png", "Draw acceptance and speed over K.")] = (
+        None
+    )
     as_json: JsonOption = False
     quiet: NoRemarksOption = False
-    engine: Annotated[
-        EngineChoice,
-        typer.Option(metavar="NAME", help="vllm or transformers.", rich_help_panel=RUN),
-    ] = EngineChoice.vllm
-    dtype: Annotated[
-        DtypeChoice,
-        typer.Option(metavar="DTYPE", help="bfloat16, float16 or float32.", rich_help_panel=RUN),
-    ] = DtypeChoice.bfloat16
+    engine: Annotated[EngineChoice, RUN.option("NAME", "vllm or transformers.")] = EngineChoice.vllm
+    dtype: Annotated[DtypeChoice, RUN.option("DTYPE", "bfloat16, float16 or float32.")] = (
+        DtypeChoice.bfloat16
+    )
     option: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="Engine option; VALUE may be JSON; repeat for more. method=eagle (eagle3, mtp) is "
+        RUN.option(
+            "NAME=VALUE",
+            "Engine option; VALUE may be JSON; repeat for more. method=eagle (eagle3, mtp) is "
             "the kind of drafter in vLLM.",
-            rich_help_panel=RUN,
         ),
     ] = None
     work_dir: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder of finished runs. Default: eval.parts, or next to the plot.",
-            rich_help_panel=RUN,
-        ),
+        RUN.option("DIR", "Folder of finished runs. Default: eval.parts, or next to the plot."),
     ] = None
 
     def make_plan(self) -> "Plan":

@@ -10,6 +10,7 @@ from vocabfreq.cli import render
 from vocabfreq.cli.options import (
     INPUT,
     OUTPUT,
+    SELECTION,
     FormatChoice,
     FormatOption,
     JsonOption,
@@ -17,12 +18,12 @@ from vocabfreq.cli.options import (
     KindOption,
     QuietOption,
     RowsOption,
-    flag,
+    argument,
     input_arguments,
     parse_named_numbers,
     with_options,
 )
-from vocabfreq.cli.selection_options import SELECTION, PinsChoice, SelectionOptions
+from vocabfreq.cli.selection_options import PinsChoice, SelectionOptions
 
 if TYPE_CHECKING:
     from vocabfreq.cli.written_file import WrittenFile
@@ -37,65 +38,43 @@ class ExportOptions(SelectionOptions):
 
     file: Annotated[
         str,
-        typer.Argument(
-            metavar="FILE",
-            help="Frequency file, or counts of another tool; or owner/repo/file on the Hub.",
+        argument(
+            "FILE", "Frequency file, or counts of another tool; or owner/repo/file on the Hub."
         ),
     ]
     keep: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="ID|TOKEN",
-            help="One more id to keep, or the text of a token (needs --tokenizer); repeat for "
-            "more.",
-            rich_help_panel=SELECTION,
+        SELECTION.option(
+            "ID|TOKEN",
+            "One more id to keep, or the text of a token (needs --tokenizer); repeat for more.",
         ),
     ] = None
     weight: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME=W",
-            help="Rank by the shares of each source times its weight; unnamed sources weigh 1.",
-            rich_help_panel=SELECTION,
+        SELECTION.option(
+            "NAME=W", "Rank by the shares of each source times its weight; unnamed sources weigh 1."
         ),
     ] = None
     floor: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME=C",
-            help="Raise K until the coverage of the source NAME is C; repeat for more.",
-            rich_help_panel=SELECTION,
+        SELECTION.option(
+            "NAME=C", "Raise K until the coverage of the source NAME is C; repeat for more."
         ),
     ] = None
     tokenizer: Annotated[
         str | None,
-        typer.Option(
-            "--tokenizer",
-            "-t",
-            metavar="TOK",
-            help="Tokenizer of the counts, for --keep TOKEN.",
-            rich_help_panel=INPUT,
-        ),
+        INPUT.option("TOK", "Tokenizer of the counts, for --keep TOKEN.", "--tokenizer", "-t"),
     ] = None
     kind: KindOption = KindChoice.auto
     rows: RowsOption = None
     form: FormatOption
     output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="OUT",
-            help="File to write; for npy a folder.",
-            rich_help_panel=OUTPUT,
-        ),
+        Path, OUTPUT.option("OUT", "File to write; for npy a folder.", "--output", "-o")
     ]
     force: Annotated[
         bool,
-        flag(
-            "--force",
-            help="Replace any file at OUT; allow freq_K.pt with another number of ids.",
-            panel=OUTPUT,
+        OUTPUT.flag(
+            "Replace any file at OUT; allow freq_K.pt with another number of ids.", "--force"
         ),
     ] = False
     as_json: JsonOption = False

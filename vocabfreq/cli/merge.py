@@ -9,41 +9,23 @@ from typing import Annotated
 import typer
 
 from vocabfreq.cli import render
-from vocabfreq.cli.options import INPUT, OUTPUT, JsonOption, QuietOption, flag, with_options
+from vocabfreq.cli.options import INPUT, OUTPUT, JsonOption, QuietOption, argument, with_options
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergeOptions:
     """Options of `merge`."""
 
-    files: Annotated[
-        list[Path] | None, typer.Argument(metavar="FILES", help="Two or more frequency files.")
-    ] = None
+    files: Annotated[list[Path] | None, argument("FILES", "Two or more frequency files.")] = None
     plan: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PLAN",
-            help="Instead of files: the counted shards of a plan.",
-            rich_help_panel=INPUT,
-        ),
+        Path | None, INPUT.option("PLAN", "Instead of files: the counted shards of a plan.")
     ] = None
     max_bad_rows: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            metavar="N",
-            help="With --plan: exit code 3 if more than N rows were skipped.",
-            rich_help_panel=OUTPUT,
-        ),
+        int, OUTPUT.option("N", "With --plan: exit code 3 if more than N rows were skipped.", min=0)
     ] = 1000
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", metavar="OUT", help="File to write.", rich_help_panel=OUTPUT
-        ),
-    ]
+    output: Annotated[Path, OUTPUT.option("OUT", "File to write.", "--output", "-o")]
     force: Annotated[
-        bool, flag("--force", help="Replace OUT even if it is no frequency file.", panel=OUTPUT)
+        bool, OUTPUT.flag("Replace OUT even if it is no frequency file.", "--force")
     ] = False
     as_json: JsonOption = False
     quiet: QuietOption = False

@@ -5,7 +5,7 @@ that nothing of the library is loaded.
 """
 
 from collections.abc import Callable
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
 from functools import wraps
 from inspect import Parameter, Signature
@@ -14,9 +14,42 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-INPUT, COUNTED, OUTPUT, RUN = "Input", "What counts", "Output", "How it runs"
-
 Options = TypeVar("Options")
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A panel of `--help` and the options in it."""
+
+    title: str
+
+    def option(self, metavar: str | None, help: str, *names: str, **limits: Any) -> Any:  # noqa: A002
+        r"""An option with a value.
+
+        Args:
+            metavar: the value in `--help`; None lists the choices of an enum.
+            help: the text in `--help`, which Rich reads as markup: `[` is written as `\[`.
+            *names: default: the name of the parameter.
+            **limits: `min` and `max` of a number.
+        """
+        return typer.Option(
+            *names, metavar=metavar, help=help, rich_help_panel=self.title, **limits
+        )
+
+    def flag(self, help: str, *names: str) -> Any:  # noqa: A002
+        """An option without a value; Typer would show `<bool>` as its metavar."""
+        return self.option("", help, *names)
+
+
+def argument(metavar: str, help: str) -> Any:  # noqa: A002
+    """A positional argument."""
+    return typer.Argument(metavar=metavar, help=help)
+
+
+GENERAL = Panel("Options")
+INPUT, OUTPUT = Panel("Input"), Panel("Output")
+COUNTED, RUN = Panel("What counts"), Panel("How it runs")
+SELECTION = Panel("Which ids")
 
 
 def with_options(cls: type[Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
@@ -47,11 +80,6 @@ def with_options(cls: type[Options]) -> Callable[[Callable[[Options], None]], Ca
         return command
 
     return decorate
-
-
-def flag(*names: str, help: str, panel: str | None = None) -> Any:  # noqa: A002 (as in Typer)
-    """An option without a value; Typer would show `<bool>` beside it."""
-    return typer.Option(*names, metavar="", help=help, rich_help_panel=panel)
 
 
 def parse_integers(text: str, option: str) -> tuple[int, ...]:
@@ -137,63 +165,48 @@ class DtypeChoice(StrEnum):
 
 FormatOption = Annotated[
     FormatChoice,
-    typer.Option(
+    OUTPUT.option(
+        "FORMAT",
+        f"Format to write, see docs/formats.md: {', '.join(FormatChoice)}.",
         "--format",
         "-f",
-        metavar="FORMAT",
-        help=f"Format to write, see docs/formats.md: {', '.join(FormatChoice)}.",
-        rich_help_panel=OUTPUT,
     ),
 ]
 KindOption = Annotated[
     KindChoice,
-    typer.Option(
-        metavar="KIND",
-        help=f"Format of the input, if the file is ambiguous: {', '.join(KindChoice)}.",
-        rich_help_panel=INPUT,
+    INPUT.option(
+        "KIND", f"Format of the input, if the file is ambiguous: {', '.join(KindChoice)}."
     ),
 ]
 RowsOption = Annotated[
-    int | None,
-    typer.Option(
-        metavar="V",
-        help="Rows of the target's head, if the input does not say.",
-        rich_help_panel=INPUT,
-    ),
+    int | None, INPUT.option("V", "Rows of the target's head, if the input does not say.")
 ]
+FileArgument = Annotated[Path, argument("FILE", "Frequency file.")]
 PlanOption = Annotated[
-    Path, typer.Option("--plan", metavar="PLAN", help="Plan file, written by vocabfreq plan.")
+    Path, GENERAL.option("PLAN", "Plan file, written by vocabfreq plan.", "--plan")
 ]
 WorkersOption = Annotated[
     int | None,
-    typer.Option(
-        min=0,
-        metavar="N",
-        help="Worker processes; 0 counts in this process. Default: one per core.",
-        rich_help_panel=RUN,
-    ),
+    RUN.option("N", "Worker processes; 0 counts in this process. Default: one per core.", min=0),
 ]
 TokenTextOption = Annotated[
     str | None,
-    typer.Option(
+    GENERAL.option(
+        "TOK",
+        "Tokenizer that shows ids as text. Default: tokenizer.json next to the file.",
         "--tokenizer",
         "-t",
-        metavar="TOK",
-        help="Tokenizer that shows ids as text. Default: tokenizer.json next to the file.",
     ),
 ]
 OtherTokenizerOption = Annotated[
     bool,
-    flag(
+    INPUT.flag(
+        "Accept ids that were counted with another tokenizer.json than the model's.",
         "--allow-other-tokenizer",
-        help="Accept ids that were counted with another tokenizer.json than the model's.",
-        panel=INPUT,
     ),
 ]
-JsonOption = Annotated[bool, flag("--json", help="Print the result as JSON.", panel=OUTPUT)]
+JsonOption = Annotated[bool, OUTPUT.flag("Print the result as JSON.", "--json")]
 QuietOption = Annotated[
-    bool, flag("--quiet", "-q", help="Print no summary, no progress and no remarks.", panel=OUTPUT)
+    bool, OUTPUT.flag("Print no summary, no progress and no remarks.", "--quiet", "-q")
 ]
-NoRemarksOption = Annotated[
-    bool, flag("--quiet", "-q", help="Print no progress and no remarks.", panel=OUTPUT)
-]
+NoRemarksOption = Annotated[bool, OUTPUT.flag("Print no progress and no remarks.", "--quiet", "-q")]

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from vocabfreq.cli import render
 from vocabfreq.cli.build_options import CountingOptions
 from vocabfreq.cli.options import OUTPUT, RUN, with_options
@@ -19,18 +17,13 @@ if TYPE_CHECKING:
 class PlanOptions(CountingOptions):
     """Options of `plan`."""
 
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", metavar="PLAN", help="Plan file to write.", rich_help_panel=OUTPUT
-        ),
-    ] = Path("plan.json")
+    output: Annotated[Path, OUTPUT.option("PLAN", "Plan file to write.", "--output", "-o")] = Path(
+        "plan.json"
+    )
     work_dir: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder for partial files, shared by all processes. Default: PLAN.parts.",
-            rich_help_panel=RUN,
+        RUN.option(
+            "DIR", "Folder for partial files, shared by all processes. Default: PLAN.parts."
         ),
     ] = None
 

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from vocabfreq.cli import render
 from vocabfreq.cli.options import (
     INPUT,
@@ -15,7 +13,7 @@ from vocabfreq.cli.options import (
     KindOption,
     OtherTokenizerOption,
     QuietOption,
-    flag,
+    argument,
     with_options,
 )
 from vocabfreq.cli.selection_options import SelectionOptions
@@ -29,36 +27,24 @@ class PruneOptions(SelectionOptions):
     """Options of `prune`."""
 
     drafter: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DRAFTER", help="Folder of an EAGLE-3, EAGLE-1, EAGLE-2 or MTP drafter."
-        ),
+        Path, argument("DRAFTER", "Folder of an EAGLE-3, EAGLE-1, EAGLE-2 or MTP drafter.")
     ]
     vocab: Annotated[
         str,
-        typer.Argument(
-            metavar="VOCAB",
-            help="Frequency file (with --size, --coverage or --min-count), or a file of ids of any "
+        argument(
+            "VOCAB",
+            "Frequency file (with --size, --coverage or --min-count), or a file of ids of any "
             "tool.",
         ),
     ]
     target: Annotated[
         Path | None,
-        typer.Option(
-            metavar="TARGET",
-            help="Folder of the target; its head is used if the drafter has none.",
-            rich_help_panel=INPUT,
-        ),
+        INPUT.option("TARGET", "Folder of the target; its head is used if the drafter has none."),
     ] = None
     kind: KindOption = KindChoice.auto
     allow_other_tokenizer: OtherTokenizerOption = False
-    output: Annotated[
-        Path,
-        typer.Option("--output", "-o", metavar="OUT", help="New folder.", rich_help_panel=OUTPUT),
-    ]
-    force: Annotated[
-        bool, flag("--force", help="Replace a pruned folder at OUT.", panel=OUTPUT)
-    ] = False
+    output: Annotated[Path, OUTPUT.option("OUT", "New folder.", "--output", "-o")]
+    force: Annotated[bool, OUTPUT.flag("Replace a pruned folder at OUT.", "--force")] = False
     as_json: JsonOption = False
     quiet: QuietOption = False
 

@@ -3,27 +3,20 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from vocabfreq.cli import render
-from vocabfreq.cli.options import OUTPUT, JsonOption, QuietOption, flag
+from vocabfreq.cli.options import OUTPUT, JsonOption, QuietOption, argument
 
 
 def pull(
-    repo: Annotated[str, typer.Argument(metavar="OWNER/NAME[@REVISION]", help="Repo on the Hub.")],
+    repo: Annotated[str, argument("OWNER/NAME[@REVISION]", "Repo on the Hub.")],
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="DIR",
-            help="Folder to fetch into. Default: the cache of huggingface_hub.",
-            rich_help_panel=OUTPUT,
+        OUTPUT.option(
+            "DIR", "Folder to fetch into. Default: the cache of huggingface_hub.", "--output", "-o"
         ),
     ] = None,
     force: Annotated[
-        bool,
-        flag("--force", help="Replace other files of the same names in DIR.", panel=OUTPUT),
+        bool, OUTPUT.flag("Replace other files of the same names in DIR.", "--force")
     ] = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,

@@ -4,71 +4,47 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from vocabfreq.cli import render
-from vocabfreq.cli.options import OUTPUT, JsonOption, QuietOption, flag, with_options
+from vocabfreq.cli.options import (
+    OUTPUT,
+    FileArgument,
+    JsonOption,
+    Panel,
+    QuietOption,
+    argument,
+    with_options,
+)
 
 if TYPE_CHECKING:
     from vocabfreq.hub import Contents, Pushed
 
-DESTINATION, CARD = "Destination", "Model card"
+DESTINATION, CARD = Panel("Destination"), Panel("Model card")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PushOptions:
     """Options of `push`."""
 
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Frequency file.")]
-    repo: Annotated[
-        str,
-        typer.Argument(metavar="OWNER/NAME", help="Model repo; created if it does not exist."),
-    ]
-    revision: Annotated[
-        str | None,
-        typer.Option(metavar="BRANCH", help="Branch. Default: main.", rich_help_panel=DESTINATION),
-    ] = None
-    create_pr: Annotated[
-        bool, flag("--create-pr", help="Open a pull request.", panel=DESTINATION)
-    ] = False
-    private: Annotated[
-        bool, flag("--private", help="Make a new repo private.", panel=DESTINATION)
-    ] = False
-    message: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Commit message.", rich_help_panel=DESTINATION),
-    ] = None
+    file: FileArgument
+    repo: Annotated[str, argument("OWNER/NAME", "Model repo; created if it does not exist.")]
+    revision: Annotated[str | None, DESTINATION.option("BRANCH", "Branch. Default: main.")] = None
+    create_pr: Annotated[bool, DESTINATION.flag("Open a pull request.", "--create-pr")] = False
+    private: Annotated[bool, DESTINATION.flag("Make a new repo private.", "--private")] = False
+    message: Annotated[str | None, DESTINATION.option("TEXT", "Commit message.")] = None
     licence: Annotated[
-        str,
-        typer.Option(
-            "--license",
-            metavar="ID",
-            help="License id as the Hub names it, such as apache-2.0.",
-            rich_help_panel=CARD,
-        ),
+        str, CARD.option("ID", "License id as the Hub names it, such as apache-2.0.", "--license")
     ] = "unknown"
     base_model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="OWNER/NAME",
-            help="Repo of the target. Default: the tokenizer's repo.",
-            rich_help_panel=CARD,
-        ),
+        str | None, CARD.option("OWNER/NAME", "Repo of the target. Default: the tokenizer's repo.")
     ] = None
     size: Annotated[
         list[int] | None,
-        typer.Option(
-            metavar="K",
-            help="Size of a token map; repeat for more. Default: 8192 to 65536.",
-            rich_help_panel=OUTPUT,
-        ),
+        OUTPUT.option("K", "Size of a token map; repeat for more. Default: 8192 to 65536."),
     ] = None
     dry_run: Annotated[
         bool,
-        flag(
-            "--dry-run",
-            help="List the files, write them into ./NAME for inspection, send nothing.",
-            panel=OUTPUT,
+        OUTPUT.flag(
+            "List the files, write them into ./NAME for inspection, send nothing.", "--dry-run"
         ),
     ] = False
     as_json: JsonOption = False

@@ -4,9 +4,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Annotated, Any
 
-import typer
-
-SELECTION = "Which ids"
+from vocabfreq.cli.options import SELECTION
 
 
 class PinsChoice(StrEnum):
@@ -23,41 +21,22 @@ class SelectionOptions:
 
     size: Annotated[
         str | None,
-        typer.Option(
-            metavar="K|P%",
-            help="Number of ids, pins included, or a share of V such as 25%.",
-            rich_help_panel=SELECTION,
-        ),
+        SELECTION.option("K|P%", "Number of ids, pins included, or a share of V such as 25%."),
     ] = None
     coverage: Annotated[
         float | None,
-        typer.Option(
-            metavar="C",
-            help="As many ids as cover this share of tokens, such as 0.95.",
-            rich_help_panel=SELECTION,
-        ),
+        SELECTION.option("C", "As many ids as cover this share of tokens, such as 0.95."),
     ] = None
     min_count: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Every id that was counted at least N times.",
-            rich_help_panel=SELECTION,
-        ),
+        int | None, SELECTION.option("N", "Every id that was counted at least N times.")
     ] = None
-    multiple_of: Annotated[
-        int,
-        typer.Option(
-            min=1, metavar="N", help="Round K up to a multiple of N.", rich_help_panel=SELECTION
-        ),
-    ] = 1
+    multiple_of: Annotated[int, SELECTION.option("N", "Round K up to a multiple of N.", min=1)] = 1
     pins: Annotated[
         PinsChoice | None,
-        typer.Option(
-            metavar="PINS",
-            help="Ids kept whatever their count. default: stop ids, BOS, EOS, tokens of the chat "
+        SELECTION.option(
+            "PINS",
+            "Ids kept whatever their count. default: stop ids, BOS, EOS, tokens of the chat "
             "template, byte tokens; special: stop ids and all special tokens; none.",
-            rich_help_panel=SELECTION,
         ),
     ] = None
 

@@ -3,10 +3,14 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from vocabfreq.cli import render
-from vocabfreq.cli.options import JsonOption, NoRemarksOption, TokenTextOption
+from vocabfreq.cli.options import (
+    GENERAL,
+    FileArgument,
+    JsonOption,
+    NoRemarksOption,
+    TokenTextOption,
+)
 
 if TYPE_CHECKING:
     from vocabfreq.frequencies.table import FrequencyTable
@@ -14,14 +18,12 @@ if TYPE_CHECKING:
 
 
 def show(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Frequency file.")],
+    file: FileArgument,
     tokenizer: TokenTextOption = None,
     top: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Number of most frequent tokens to print.")
+        int, GENERAL.option("N", "Number of most frequent tokens to print.", min=0)
     ] = 20,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="OUT.png", help="Draw the coverage curves.")
-    ] = None,
+    plot: Annotated[Path | None, GENERAL.option("OUT.png", "Draw the coverage curves.")] = None,
     as_json: JsonOption = False,
     quiet: NoRemarksOption = False,
 ) -> None:

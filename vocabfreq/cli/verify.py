@@ -6,15 +6,14 @@ from typing import Annotated
 import typer
 
 from vocabfreq.cli import render
-from vocabfreq.cli.options import JsonOption
+from vocabfreq.cli.options import JsonOption, argument
 
 
 def verify(
     source: Annotated[
         str,
-        typer.Argument(
-            metavar="FILE|REPO",
-            help=r"Frequency file, pulled folder, or OWNER/NAME\[@REVISION] on the Hub.",
+        argument(
+            "FILE|REPO", r"Frequency file, pulled folder, or OWNER/NAME\[@REVISION] on the Hub."
         ),
     ],
     as_json: JsonOption = False,
