@@ -5,8 +5,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from vocabfreq.cli import render
 from vocabfreq.cli.build_options import CountingOptions
 from vocabfreq.cli.options import OUTPUT, RUN, WorkersOption, with_options
@@ -73,8 +71,7 @@ def build(options: BuildOptions) -> None:
         print_plan(plan, options.as_json)
         return
     result = _run(plan, options)
-    result.show(as_json=options.as_json, max_bad_rows=options.max_bad_rows, quiet=options.quiet)
-    raise typer.Exit(result.exit_code(options.max_bad_rows))
+    result.finish(as_json=options.as_json, max_bad_rows=options.max_bad_rows, quiet=options.quiet)
 
 
 def _run(plan: "Plan", options: BuildOptions) -> "BuildResult":

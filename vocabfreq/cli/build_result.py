@@ -7,7 +7,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+import msgspec
+import typer
 
 from vocabfreq.cli import render
 from vocabfreq.corpus.bad_rows import BEYOND_ROWS, BROKEN, REMARKS, SURROGATE, TRUNCATED, bad_rows
@@ -77,12 +80,12 @@ class BuildResult:
     output: Path
     seconds: float | None
 
-    def exit_code(self, max_bad_rows: int) -> int:
-        """0, or 3 if more was lost than `max_bad_rows` allows."""
-        return 3 if self._loss(max_bad_rows) else 0
+    def finish(self, *, as_json: bool, max_bad_rows: int, quiet: bool) -> NoReturn:
+        """Prints the summary, and warnings on standard error; exits.
 
-    def show(self, *, as_json: bool, max_bad_rows: int, quiet: bool) -> None:
-        """Prints the summary, and warnings on standard error."""
+        Raises:
+            typer.Exit: with code 0, or 3 if more was lost than `max_bad_rows` allows.
+        """
         if as_json:
             render.print_json(self.as_dict())
         elif not quiet:
@@ -91,11 +94,11 @@ class BuildResult:
             render.note(f"warning: {warning}", quiet=quiet)
         if loss := self._loss(max_bad_rows):
             render.note(f"warning: {loss}; the file is written, the exit code is 3")
+        raise typer.Exit(3 if loss else 0)
 
     def as_dict(self) -> dict[str, Any]:
         """The summary for `--json`."""
         table, report = self.report.table, self.report
-        encoder = table.meta.encoder
         return {
             "file": str(self.output),
             "tokenizer": table.tokenizer.sha256,
@@ -109,13 +112,7 @@ class BuildResult:
                 name: [f"{e.reason}: {e}" for e in examples]
                 for name, examples in report.examples.items()
             },
-            "encoder": {
-                "name": encoder.name,
-                "version": encoder.version,
-                "cross_checked_documents": encoder.cross_checked_documents,
-                "mismatched_documents": encoder.mismatched_documents,
-                "code_points": list(encoder.code_points),
-            },
+            "encoder": msgspec.structs.asdict(table.meta.encoder),
             "shards": report.shards,
             "resumed_shards": report.resumed,
             "seconds": None if self.seconds is None else round(self.seconds, 3),

@@ -27,14 +27,14 @@ def check(
     """
     from vocabfreq.checkpoints.checks import check_drafter
 
-    found = check_drafter(drafter, target)
-    errors = sum(one.level == "error" for one in found)
+    findings = check_drafter(drafter, target)
+    errors = sum(finding.level == "error" for finding in findings)
     if as_json:
-        render.print_json({"errors": errors, "findings": [asdict(one) for one in found]})
+        render.print_json({"errors": errors, "findings": [asdict(one) for one in findings]})
     else:
-        for one in found:
-            _print(one)
-        print(_summary(drafter, errors, len(found) - errors))
+        for finding in findings:
+            _print(finding)
+        print(_summary(drafter, errors, len(findings) - errors))
     raise typer.Exit(1 if errors else 0)
 
 

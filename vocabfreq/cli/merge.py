@@ -61,8 +61,7 @@ def _merge_plan(path: Path, options: MergeOptions) -> None:
     plan = load_plan(path)
     assert plan.options.work_dir is not None
     result = save_report(merge_partials(plan, plan.options.work_dir), options.output)
-    result.show(as_json=options.as_json, max_bad_rows=options.max_bad_rows, quiet=options.quiet)
-    raise typer.Exit(result.exit_code(options.max_bad_rows))
+    result.finish(as_json=options.as_json, max_bad_rows=options.max_bad_rows, quiet=options.quiet)
 
 
 def _merge_files(files: list[Path], options: MergeOptions) -> None:
