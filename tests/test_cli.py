@@ -1,4 +1,4 @@
-"""The command line as a person meets it: output, exit codes, what is left behind."""
+"""The command line: output, help, exit codes, and the files that remain."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def test_build_then_show(tok: Path, corpus: Path, tmp_path: Path) -> None:
     assert str(tmp_path) not in shown.stdout
 
 
-def test_json_is_for_programs(tok: Path, corpus: Path, tmp_path: Path) -> None:
+def test_json_output(tok: Path, corpus: Path, tmp_path: Path) -> None:
     done = run("build", "-t", tok, "-s", corpus, "-o", "out", "--json", cwd=tmp_path)
     result = json.loads(done.stdout)
     assert result["documents"] == 300
@@ -87,7 +87,7 @@ def test_too_many_bad_rows_exit_3_with_the_file_written(
     assert FrequencyTable.load(tmp_path / "out").sources[0].skipped == {"not JSON": 3}
 
 
-def test_something_else_in_the_way_is_refused(tok: Path, corpus: Path, tmp_path: Path) -> None:
+def test_build_replaces_no_other_file(tok: Path, corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("precious")
     arguments = ("build", "-t", tok, "-s", corpus, "-o", tmp_path / "out")
     done = run(*arguments)
@@ -121,7 +121,13 @@ def test_F15_errors_are_two_lines_and_exit_1(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--weight", "corpus"], ["--weight", "corpus=-1"], ["--separator", ""], ["--holdout", "-1"]],
+    [
+        ["--weight", "corpus"],
+        ["--weight", "corpus=-1"],
+        ["--weight", "corpus=1", "--weight", "corpus=2"],
+        ["--separator", ""],
+        ["--holdout", "-1"],
+    ],
 )
 def test_wrong_usage_exits_2(tok: Path, corpus: Path, arguments: list[str]) -> None:
     assert run("build", "-t", tok, "-s", corpus, *arguments).returncode == 2
@@ -186,7 +192,7 @@ def test_M12_compare_of_two_tokenizers_exits_4(tok: Path, corpus: Path, tmp_path
         assert FrequencyTable.load(tmp_path / name).tokenizer.sha256 in done.stderr
 
 
-def test_F11_ctrl_c_leaves_no_child_and_says_how_to_go_on(
+def test_F11_ctrl_c_leaves_no_child_and_prints_the_command_that_resumes(
     tok: Path, lines: Lines, tmp_path: Path
 ) -> None:
     path = lines(*({"text": f"{n} " * 400} for n in range(30_000)), name="big.jsonl")
@@ -355,7 +361,7 @@ def test_version() -> None:
     assert run("--version").stdout.startswith("0.")
 
 
-def test_the_public_surface_is_sorted_and_there() -> None:
+def test_the_public_surface_is_sorted_and_complete() -> None:
     import vocabfreq
 
     assert vocabfreq.__all__ == sorted(vocabfreq.__all__)
@@ -373,7 +379,7 @@ def test_a_json_array_on_standard_input(tok: Path, tmp_path: Path) -> None:
     assert FrequencyTable.load(tmp_path / "out").sources[0].documents == len(rows)
 
 
-def test_standard_input_is_never_counted_by_half(tok: Path, corpus: Path, tmp_path: Path) -> None:
+def test_standard_input_is_never_half_counted(tok: Path, corpus: Path, tmp_path: Path) -> None:
     code = (
         "from vocabfreq.tokenizer.encoders import GigatokenEncoder, EncoderFailedError\n"
         "def fail(self, texts): raise EncoderFailedError('planted')\n"
@@ -453,7 +459,7 @@ def test_F14_a_trivial_mask_is_no_bad_row(tok: Path, lines: Lines, tmp_path: Pat
 
 
 @pytest.mark.parametrize("out", ["/proc/nowhere/out", "/dev/null"])
-def test_an_output_that_cannot_be_written_is_an_error_in_words(
+def test_an_output_that_cannot_be_written_is_an_error_without_a_traceback(
     tok: Path, corpus: Path, out: str
 ) -> None:
     done = run("build", "-t", tok, "-s", corpus, "-o", out, "--force")

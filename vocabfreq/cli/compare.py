@@ -32,15 +32,15 @@ def compare(
 
     first, second = FrequencyTable.load(a), FrequencyTable.load(b)
     overlaps = [overlap(first, second, k) for k in size or render.default_sizes(first)]
-    found = differences(first, second, top)
+    largest = differences(first, second, top)
     text = token_text(first, tokenizer, a)
     if as_json:
-        listed = [{**asdict(one), "text": text(one.id)} for one in found]
+        listed = [{**asdict(one), "text": text(one.id)} for one in largest]
         render.print_json({"overlap": [asdict(o) for o in overlaps], "differences": listed})
         return
     print(render.clean(f"A  {a}: {first!r}\nB  {b}: {second!r}\n"))
     _print_overlaps(overlaps)
-    _print_differences(found, text)
+    _print_differences(largest, text)
 
 
 def _print_overlaps(overlaps: "list[Overlap]") -> None:
@@ -58,11 +58,12 @@ def _print_overlaps(overlaps: "list[Overlap]") -> None:
     render.print_table(title, header, rows, left=0)
 
 
-def _print_differences(found: "list[Difference]", text: "TokenText") -> None:
-    if not found:
+def _print_differences(largest: "list[Difference]", text: "TokenText") -> None:
+    if not largest:
         return
     rows = [
-        [text(d.id), f"{d.id}", *(render.percent(s) for s in (d.share_a, d.share_b))] for d in found
+        [text(d.id), f"{d.id}", *(render.percent(s) for s in (d.share_a, d.share_b))]
+        for d in largest
     ]
     header = ["token", "id", "share in A", "share in B"]
     render.print_table("The ids whose shares differ most", header, rows)

@@ -46,10 +46,10 @@ def plan(options: PlanOptions) -> None:
 
     output = options.output
     check_plan_place(output)
-    made = options.make_plan(work_dir=options.work_dir or Path(f"{output}.parts"))
-    save_plan(made, output, options.tokenizer, options.model_config)
+    new_plan = options.make_plan(work_dir=options.work_dir or Path(f"{output}.parts"))
+    save_plan(new_plan, output, options.tokenizer, options.model_config)
     if not options.quiet or options.as_json:
-        print_plan(made, options.as_json)
+        print_plan(new_plan, options.as_json)
     if not options.as_json:
         render.note(
             f"Wrote {output}. Next, in each of N processes: "
