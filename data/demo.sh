@@ -14,5 +14,5 @@ echo "\$ vocabfreq show $OUT/vocab_freq.safetensors --tokenizer data/smollm2 --t
 "$VOCABFREQ" show "$OUT/vocab_freq.safetensors" --tokenizer data/smollm2 --top 10 \
   --plot "$OUT/coverage.png"
 
-echo "Code outweighs chat here, so the ids that it ranks highest serve chat worse than chat's own would:"
-echo "in $OUT/coverage.png, the gap between the solid and the dotted line of chat. Count what you serve."
+echo "Code outweighs chat here, so the top ids of both cover chat worse than the top ids of chat alone:"
+echo "see the gap between the solid and the dotted line of chat in $OUT/coverage.png. Count what you serve."

@@ -1,4 +1,4 @@
-"""`export` and `convert` as a person meets them."""
+"""`export` and `convert` on the command line."""
 
 import json
 import os
@@ -65,19 +65,21 @@ def test_export_writes_what_select_gives(
     assert f"Wrote {tmp_path / 'out'} ({form})." in out
 
 
-def test_export_says_it_in_json(call: Call, counted: Path, tmp_path: Path) -> None:
+def test_export_prints_json(call: Call, counted: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     code, text, _ = call("export", counted, "--size", 262, "-f", "json", "-o", out, "--json")
-    told, vocab = json.loads(text), FrequencyTable.load(counted).select(262)
+    summary, vocab = json.loads(text), FrequencyTable.load(counted).select(262)
     assert code == 0
-    assert (told["rows"], told["size"], told["pinned"]) == (265, 262, 257)
-    assert told["coverage"] == vocab.coverage and told["fingerprint"] == vocab.fingerprint
-    assert told["tokenizer"] == vocab.tokenizer
+    assert (summary["rows"], summary["size"], summary["pinned"]) == (265, 262, 257)
+    assert summary["coverage"] == vocab.coverage and summary["fingerprint"] == vocab.fingerprint
+    assert summary["tokenizer"] == vocab.tokenizer
 
 
-def test_every_way_to_say_how_many(call: Call, counted: Path, tmp_path: Path) -> None:
+def test_each_selection_option_is_an_argument_of_select(
+    call: Call, counted: Path, tmp_path: Path
+) -> None:
     loaded, out = FrequencyTable.load(counted), tmp_path / "out.pt"
-    wishes: list[tuple[list[object], dict[str, Any]]] = [
+    cases: list[tuple[list[object], dict[str, Any]]] = [
         (["--size", "99%"], {"size": "99%"}),
         (["--coverage", 0.6, "--pins", "none"], {"coverage": 0.6, "pins": "none"}),
         (["--min-count", 50, "--pins", "special"], {"min_count": 50, "pins": "special"}),
@@ -94,9 +96,9 @@ def test_every_way_to_say_how_many(call: Call, counted: Path, tmp_path: Path) ->
             {"size": 4, "pins": "none", "extra_ids": [200]},
         ),
     ]
-    for options, wish in wishes:
+    for options, arguments in cases:
         assert call("export", counted, *options, "-f", "token-map", "-o", out)[0] == 0
-        assert torch_file.load(out) == loaded.select(**wish).ranked.tolist()
+        assert torch_file.load(out) == loaded.select(**arguments).ranked.tolist()
 
 
 @pytest.mark.parametrize(
@@ -117,7 +119,7 @@ def test_every_way_to_say_how_many(call: Call, counted: Path, tmp_path: Path) ->
         (["--size", 262, "--kind", "text"], 1, "f.safetensors is a safetensors file"),
     ],
 )
-def test_what_cannot_be_exported_is_told(
+def test_export_refuses_impossible_selections(
     call: Call, counted: Path, tmp_path: Path, options: list[object], code: int, message: str
 ) -> None:
     done = call("export", counted, *options, "-f", "token-map", "-o", tmp_path / "out")
@@ -126,7 +128,7 @@ def test_what_cannot_be_exported_is_told(
     assert not (tmp_path / "out").exists()
 
 
-def test_counts_take_no_size(call: Call, counted: Path, tmp_path: Path) -> None:
+def test_formats_of_counts_take_no_selection(call: Call, counted: Path, tmp_path: Path) -> None:
     out = tmp_path / "token_freq.pt"
     for form in ("token-freq", "vocab-freq"):
         code, _, err = call("export", counted, "--min-count", 3, "-f", form, "-o", out)
@@ -148,7 +150,9 @@ def test_counts_take_no_size(call: Call, counted: Path, tmp_path: Path) -> None:
     assert torch.load(out, weights_only=True).tolist() == counts.tolist()
 
 
-def test_keeping_a_token_by_its_text(call: Call, counted: Path, tok: Path, tmp_path: Path) -> None:
+def test_keep_takes_the_text_of_a_token(
+    call: Call, counted: Path, tok: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "out.pt"
     options = ("--size", 3, "--pins", "none", "-t", tok, "-f", "token-map", "-o", out)
     assert call("export", counted, *options, "--keep", "<|im_end|>", "--keep", " the")[0] == 0
@@ -158,7 +162,7 @@ def test_keeping_a_token_by_its_text(call: Call, counted: Path, tok: Path, tmp_p
     assert "--keep 'hi' is 2 tokens" in err
 
 
-def test_M12_keeping_a_token_of_another_tokenizer(
+def test_M12_keep_refuses_a_token_of_another_tokenizer(
     call: Call, counted: Path, tmp_path: Path
 ) -> None:
     other = tiny_tokenizer()
@@ -189,7 +193,7 @@ def test_export_selects_from_counts_of_others(call: Call, tmp_path: Path) -> Non
     assert torch_file.load(out) == [3]
 
 
-def test_counts_are_summed_up_in_words(call: Call, counted: Path, tmp_path: Path) -> None:
+def test_the_summary_of_counts(call: Call, counted: Path, tmp_path: Path) -> None:
     out = tmp_path / "token_freq.pt"
     code, text, _ = call("export", counted, "-f", "token-freq", "-o", out)
     seen = np.count_nonzero(FrequencyTable.load(counted).counts.sum(axis=0))
@@ -198,7 +202,9 @@ def test_counts_are_summed_up_in_words(call: Call, counted: Path, tmp_path: Path
     assert (code, text.splitlines()[0]) == (0, f"{seen} ids with counts")
 
 
-def test_a_floor_that_raises_the_size_is_told(call: Call, counted: Path, tmp_path: Path) -> None:
+def test_the_summary_names_a_size_that_a_floor_raised(
+    call: Call, counted: Path, tmp_path: Path
+) -> None:
     options = ("--size", 1, "--pins", "none", "-f", "json", "-o", tmp_path / "out.json")
     code, text, _ = call("export", counted, *options, "--floor", "code=1")
     assert code == 0 and "A floor raised K from 1." in text
@@ -218,14 +224,14 @@ def test_export_honours_force_for_a_name(call: Call, counted: Path, tmp_path: Pa
     assert len(torch_file.load(tmp_path / "freq_5.pt")) == 10
 
 
-def test_export_of_ids_that_were_chosen_already(call: Call, tmp_path: Path) -> None:
+def test_export_refuses_selected_ids_and_names_convert(call: Call, tmp_path: Path) -> None:
     DraftVocab.from_ids([1], rows=4).save(tmp_path / "v")
     code, _, err = call("export", tmp_path / "v", "--size", 1, "-f", "npy", "-o", tmp_path / "o")
     assert code == 4
     assert f"vocabfreq convert {tmp_path / 'v'} {tmp_path / 'o'} --format npy" in err
 
 
-def test_what_is_in_the_way_stays(call: Call, counted: Path, tmp_path: Path) -> None:
+def test_export_replaces_no_other_file(call: Call, counted: Path, tmp_path: Path) -> None:
     before = counted.read_bytes()
     options = ("--size", 262, "-f", "json", "-o", counted)
     code, _, err = call("export", counted, *options)
@@ -259,17 +265,17 @@ def test_M11_convert_repairs_and_says_so(call: Call, tmp_path: Path) -> None:
     assert call(*options, "--repair", "--quiet")[1:] == ("", "")
 
 
-def test_convert_refuses_to_guess_to_invent_and_to_lose(call: Call, tmp_path: Path) -> None:
+def test_convert_refuses_ambiguous_input_and_changes_of_content(call: Call, tmp_path: Path) -> None:
     source, out = tmp_path / "x.pt", tmp_path / "out"
     torch.save(torch.tensor([3, 1]), source)
     code, _, err = call("convert", source, out, "-f", "json", "--rows", 8)
     assert code == 1 and "--kind token-map, vocab-freq or modelopt" in err
     code, _, err = call("convert", source, out, "-f", "json", "--kind", "vocab-freq")
     assert code == 4
-    told = (
+    command = (
         f"vocabfreq export {source} --kind vocab-freq --size K --format json --pins none -o {out}"
     )
-    assert told in err
+    assert command in err
     code, _, err = call(
         "convert", source, out, "-f", "token-freq", "--kind", "modelopt", "--rows", 8
     )

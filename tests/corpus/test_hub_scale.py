@@ -117,7 +117,10 @@ def test_a_lasting_fault_names_its_shard_and_keeps_the_others(
     assert not (tmp_path / "out").exists()
     server.faults.clear()
     code, told = build(run, spec, "out")
-    assert (code, told) == (0, f"{len(names) - 1} of {len(names)} shards were counted before\n")
+    assert (code, told) == (
+        0,
+        f"{len(names) - 1} of {len(names)} shards were counted by an earlier run\n",
+    )
     assert (tmp_path / "out").read_bytes() == want
 
 
@@ -146,7 +149,7 @@ def test_a_login_that_expires_in_the_middle_loses_nothing(
     assert 0 < kept < len(names)
     server.faults.clear()
     code, told = build(run, spec, "out")
-    assert (code, told) == (0, f"{kept} of {len(names)} shards were counted before\n")
+    assert (code, told) == (0, f"{kept} of {len(names)} shards were counted by an earlier run\n")
     assert (tmp_path / "out").read_bytes() == want
 
 

@@ -124,8 +124,8 @@ def test_the_whole_round(hub: HubServer, either: HubCli, tmp_path: Path) -> None
     assert (again.counts == table.counts).all() and (again.heldout == table.heldout).all()
     assert again.meta == table.meta
     assert built.read_bytes() == (tmp_path / "pulled/vocab_freq.safetensors").read_bytes()
-    assert "all is as it should be" in either.good("verify", pinned)
-    assert "all is as it should be" in either.good("verify", tmp_path / "pulled")
+    assert "all checks passed" in either.good("verify", pinned)
+    assert "all checks passed" in either.good("verify", tmp_path / "pulled")
     for code in (
         f"__import__('vocabfreq').DraftVocab.from_hub({pinned!r}, size=260).fingerprint",
         f"__import__('vocabfreq').FrequencyTable.load({pinned!r}).select(260).fingerprint",
@@ -361,7 +361,7 @@ def test_offline_what_was_fetched_before_is_enough(
     hub.requests.clear()
     offline = HubCli(hub, tmp_path / "home", HF_HUB_OFFLINE="1")
     offline.good("pull", pinned, "-o", tmp_path / "out")
-    assert "all is as it should be" in offline.good("verify", pinned)
+    assert "all checks passed" in offline.good("verify", pinned)
     offline.close()
     assert hub.requests == []
     assert {path.name for path in (tmp_path / "out").iterdir()} == NAMES

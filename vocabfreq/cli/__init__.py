@@ -1,10 +1,16 @@
-"""The command line. Each verb has a module: parse, call one library function, render."""
+"""The command line: one module per verb, which parses options, calls the library and prints.
+
+Arguments come in; results go to standard output, remarks and progress to standard error, errors
+become one or two lines and an exit code. Everything that is computed is left to the other rooms.
+Verbs import the library inside their functions, so that `vocabfreq --help` loads none of it.
+"""
 
 import os
-import shlex
 import signal
 import sys
+from collections.abc import Callable
 from types import FrameType
+from typing import Annotated, Any
 
 import typer
 
@@ -18,6 +24,7 @@ from vocabfreq.cli.count import count
 from vocabfreq.cli.eval import evaluate
 from vocabfreq.cli.export import export
 from vocabfreq.cli.merge import merge
+from vocabfreq.cli.options import GENERAL
 from vocabfreq.cli.plan import plan
 from vocabfreq.cli.prune import prune
 from vocabfreq.cli.pull import pull
@@ -26,25 +33,45 @@ from vocabfreq.cli.show import show
 from vocabfreq.cli.status import status
 from vocabfreq.cli.verify import verify
 
+PANELS: dict[str, dict[str, Callable[..., None]]] = {
+    "Count": {
+        "build": build,
+        "plan": plan,
+        "count": count,
+        "status": status,
+        "merge": merge,
+        "show": show,
+        "compare": compare,
+    },
+    "Serve": {"export": export, "convert": convert, "prune": prune, "check": check},
+    "Publish": {"push": push, "pull": pull, "verify": verify},
+    "Measure": {"bench": bench, "eval": evaluate, "advise": advise},
+}
+
 app = typer.Typer(
     name="vocabfreq",
-    help="Count token frequencies, exactly and fast, for drafting with a pruned vocabulary.",
+    help="Count token frequencies, and prune draft vocabularies for speculative decoding.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-COUNTING = (build, plan, count, status, merge)
-USING = (show, compare, export, convert, prune, check, bench, push, pull, verify)
-for verb in (*COUNTING, *USING):
-    app.command()(verb)
-app.command("eval")(evaluate)
-app.command()(advise)
+
+
+def _help_text(verb: Callable[..., Any]) -> str:
+    """The docstring with one line per paragraph: Typer keeps the line breaks of the source."""
+    paragraphs = (verb.__doc__ or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+for panel, verbs in PANELS.items():
+    for name, verb in verbs.items():
+        app.command(name, help=_help_text(verb), rich_help_panel=panel)(verb)
 
 
 @app.callback(invoke_without_command=True)
 def _version(
-    version: bool = typer.Option(False, "--version", help="Print the version and stop."),
+    version: Annotated[bool, GENERAL.flag("Print the version and stop.", "--version")] = False,
 ) -> None:
     if version:
         from importlib.metadata import version as version_of
@@ -65,7 +92,7 @@ def main() -> None:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except BrokenPipeError:
-        # Whoever read standard output has gone; there is nobody left to tell.
+        # The reader of standard output has gone: nothing can be printed any more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
@@ -77,10 +104,5 @@ def main() -> None:
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
-    """Ends like Ctrl-C: workers are ended, temporary files removed, what is counted is kept."""
+    """Ends like Ctrl-C: workers end, temporary files are removed, finished counts are kept."""
     sys.exit(128 + number)
-
-
-def command_line() -> str:
-    """This command as it can be typed again."""
-    return shlex.join(["vocabfreq", *sys.argv[1:]])

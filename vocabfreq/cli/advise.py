@@ -1,96 +1,111 @@
-"""`vocabfreq advise`: the K that is expected to give the most tokens per second."""
+"""`vocabfreq advise`: the K with the highest expected tokens per second."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vocabfreq.cli import render
-from vocabfreq.cli.options import JsonOption
+from vocabfreq.cli.options import INPUT, FileArgument, JsonOption, Panel, with_options
 
 if TYPE_CHECKING:
     from vocabfreq.measure.advise import Advice, Point
 
-ROWS = 12
+CURVE_ROWS = 12
+NO_EVAL = Panel("Without --eval")
 
 
-def advise(
-    file: Annotated[Path, typer.Argument(help="A frequency file.")],
+@dataclass(frozen=True, kw_only=True)
+class AdviseOptions:
+    """Options of `advise`."""
+
+    file: FileArgument
     bench: Annotated[
-        Path, typer.Option("--bench", help="Head times: output of bench --json, this V.")
-    ],
+        Path, INPUT.option("BENCH.json", "Output of bench --json for this V: times of the head.")
+    ]
     evaluation: Annotated[
         Path | None,
-        typer.Option("--eval", help="Acceptance and step times: output of eval --json."),
-    ] = None,
+        INPUT.option(
+            "EVAL.json", "Output of eval --json: acceptance, and times of a step.", "--eval"
+        ),
+    ] = None
+    num_spec_tokens: Annotated[int, INPUT.option("N", "Tokens drafted in one step.", min=1)] = 3
+    batch_size: Annotated[int, INPUT.option("B", "Batch size to read in both files.", min=1)] = 1
     target_ms: Annotated[
-        float | None, typer.Option(min=0.0, help="Without --eval: a forward of the target.")
-    ] = None,
+        float | None, NO_EVAL.option("MS", "Time of a target forward.", min=0.0)
+    ] = None
     draft_ms: Annotated[
-        float | None,
-        typer.Option(min=0.0, help="Without --eval: a drafted token, the head left out."),
-    ] = None,
+        float | None, NO_EVAL.option("MS", "Time of a drafted token without the head.", min=0.0)
+    ] = None
     acceptance: Annotated[
         float | None,
-        typer.Option(
-            min=0.0, max=1.0, help="Without --eval: share of the full head's drafts accepted."
+        NO_EVAL.option(
+            "A", "Share of the full head's drafted tokens that are accepted.", min=0.0, max=1.0
         ),
-    ] = None,
-    num_spec_tokens: Annotated[int, typer.Option(min=1, metavar="N", help="A step drafts.")] = 3,
-    batch_size: Annotated[int, typer.Option(min=1, metavar="B", help="Of both files.")] = 1,
-    as_json: JsonOption = False,
-) -> None:
-    """Tell the best K from a frequency file, measured head times, and measured acceptance.
+    ] = None
+    as_json: JsonOption = False
 
-    Expected, not measured: tokens of a step over its seconds (one target forward, N times the
-    drafter's body and head). Between measured sizes, head times are linear in K and acceptance is
-    linear in coverage; sizes outside of those of the bench are not judged.
+
+@with_options(AdviseOptions)
+def advise(options: AdviseOptions) -> None:
+    """Find the K with the highest expected tokens per second.
+
+    Expected, not measured: the tokens of a step over its seconds (one target forward, N times the
+    drafter's body and head). Between measured sizes, the time of the head is linear in K and
+    acceptance is linear in coverage; no K outside the sizes of the bench is considered.
     """
+    advice = _advise(options)
+    if options.as_json:
+        render.print_json(asdict(advice))
+    else:
+        _print(advice, options.batch_size)
+
+
+def _advise(options: AdviseOptions) -> "Advice":
     import numpy as np
 
     from vocabfreq.frequencies.table import FrequencyTable
     from vocabfreq.measure.advise import (
         Costs,
+        advise,
         lengths_by_coverage,
         read_acceptance,
         read_head_times,
     )
-    from vocabfreq.measure.advise import advise as advise_on
 
-    table = FrequencyTable.load(file)
+    spec_tokens, batch_size = options.num_spec_tokens, options.batch_size
+    table = FrequencyTable.load(options.file)
     coverage = np.concatenate([[0.0], table.coverage_curve()])
-    heads = read_head_times(bench, table.rows, batch_size)
-    if evaluation is not None:
-        found = read_acceptance(evaluation, table.rows, num_spec_tokens, batch_size)
-        lengths, costs = found.lengths, found.costs(heads[table.rows])
-    elif target_ms is None or draft_ms is None or acceptance is None:
+    heads = read_head_times(options.bench, table.rows, batch_size)
+    if options.evaluation is not None:
+        measured = read_acceptance(options.evaluation, table.rows, spec_tokens, batch_size)
+        return advise(coverage, heads, measured.lengths, measured.costs(heads[table.rows]))
+    target, draft, acceptance = options.target_ms, options.draft_ms, options.acceptance
+    if target is None or draft is None or acceptance is None:
         raise typer.BadParameter("give --eval, or --target-ms, --draft-ms and --acceptance")
-    else:
-        lengths = lengths_by_coverage(coverage, acceptance, num_spec_tokens)
-        costs = Costs(target_ms / 1e3, draft_ms / 1e3, num_spec_tokens)
-    advice = advise_on(coverage, heads, lengths, costs)
-    if as_json:
-        render.print_json(asdict(advice))
-    else:
-        _print(advice, batch_size)
+    lengths = lengths_by_coverage(coverage, acceptance, spec_tokens)
+    return advise(coverage, heads, lengths, Costs(target / 1e3, draft / 1e3, spec_tokens))
 
 
 def _print(advice: "Advice", batch_size: int) -> None:
     costs, best = advice.costs, advice.best
-    shown = [*advice.curve[:: max(1, len(advice.curve) // ROWS)], best, advice.full]
-    rows = sorted({point.size: point for point in shown}.items())
+    points = [*advice.curve[:: max(1, len(advice.curve) // CURVE_ROWS)], best, advice.full]
+    rows = sorted({point.size: point for point in points}.items())
     header = ["K", "coverage", "head, ms", "acceptance length", "expected tok/s", "× full head"]
-    title = f"N = {costs.spec_tokens}, B = {batch_size}: target {costs.target * 1e3:.3f} ms, "
-    title += f"a drafted token {costs.body * 1e3:.3f} ms and its head"
+    title = (
+        f"N = {costs.spec_tokens}, B = {batch_size}: target {costs.target * 1e3:.3f} ms, "
+        f"drafted token {costs.body * 1e3:.3f} ms and its head"
+    )
     render.print_table(title, header, [_row(point, advice) for _, point in rows], left=0)
     low, high = advice.flat
     gain = best.tokens_per_second / advice.full.tokens_per_second
     print(f"Best: K = {best.size:,}, expected {gain:.2f} × the full head.")
-    print(f"K = {low:,} to {high:,} are within 1 % of it." if low < high else "No other is near.")
-    print(
-        "Expected for one request's tokens, from what was measured; check it with vocabfreq eval."
-    )
+    if low < high:
+        print(f"K = {low:,} to {high:,} are within 1 % of it.")
+    else:
+        print("No other K is within 1 % of it.")
+    print("Expected for one request, from measured times; check it with vocabfreq eval.")
 
 
 def _row(point: "Point", advice: "Advice") -> list[str]:

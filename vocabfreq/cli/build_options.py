@@ -1,195 +1,165 @@
-"""What is to be counted, and how: options of `build` and of `plan`, and the plan they make."""
+"""Options that `build` and `plan` share, and the library objects that they become."""
 
+from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from vocabfreq.cli.options import COUNTED, INPUT, RUN, JsonOption, QuietOption, parse_named_numbers
 
 if TYPE_CHECKING:
     from vocabfreq.corpus.sources import Source
     from vocabfreq.counting.plan import Plan
 
-INPUT, COUNT, OUTPUT = "What to count", "How to count", "Output"
-
 
 class RolesChoice(StrEnum):
-    """Whose turns of a chat count."""
+    """Turns of a chat that count."""
 
     assistant = "assistant"
     all = "all"
 
 
-class EngineChoice(StrEnum):
-    """Where shards run."""
-
-    local = "local"
-    ray = "ray"
-
-
 class EncoderChoice(StrEnum):
-    """Which engine encodes."""
+    """Library that encodes text."""
 
     auto = "auto"
     gigatoken = "gigatoken"
     tokenizers = "tokenizers"
 
 
-TokenizerOption = Annotated[
-    str,
-    typer.Option(
-        "--tokenizer",
-        "-t",
-        metavar="TOK",
-        help="Folder, tokenizer.json, or owner/name[@revision] on the Hub.",
-        rich_help_panel=INPUT,
-    ),
-]
-SourceOption = Annotated[
-    list[str],
-    typer.Option(
-        "--source",
-        "-s",
-        metavar="[NAME=]SPEC",
-        help="A file or glob (jsonl, json, parquet, arrow, txt; gz, zst), - for standard "
-        "input, or a Hub data set org/name[:config][:split][@revision]. Repeat for more.",
-        rich_help_panel=INPUT,
-    ),
-]
-ModelConfigOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DIR|REPO",
-        help="Where config.json says how many rows the model has and which ids stop it. "
-        "Default: beside the tokenizer, if it is there.",
-        rich_help_panel=INPUT,
-    ),
-]
-ColumnOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="[NAME=]COLUMN",
-        help="Column to count, of every source or of one. Default: the obvious one.",
-        rich_help_panel=INPUT,
-    ),
-]
-RolesOption = Annotated[
-    RolesChoice,
-    typer.Option(help="Whose turns of a chat count.", rich_help_panel=INPUT),
-]
-SeparatorOption = Annotated[
-    str | None,
-    typer.Option(
-        help=r"Splits plain text into documents; \n, \t and \0 are understood. "
-        "Default: a file is one document.",
-        rich_help_panel=INPUT,
-    ),
-]
-MaxDocumentsOption = Annotated[
-    int | None,
-    typer.Option(
-        min=1, help="Count only the first N documents of each source.", rich_help_panel=INPUT
-    ),
-]
-WeightOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=W",
-        help="Rank by the sources' shares times these weights (others weigh 1). Default: by "
-        "raw counts.",
-        rich_help_panel=COUNT,
-    ),
-]
-HoldoutOption = Annotated[
-    int,
-    typer.Option(
-        min=0,
-        metavar="N",
-        help="Hold out one document in N to measure coverage; 0 for none.",
-        rich_help_panel=COUNT,
-    ),
-]
-EncoderOption = Annotated[
-    EncoderChoice,
-    typer.Option(
-        help="auto takes gigatoken where it works, and checks a sample of it.",
-        rich_help_panel=COUNT,
-    ),
-]
-WorkersOption = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        help="Worker processes; 0 counts in this process. Default: one a core.",
-        rich_help_panel=COUNT,
-    ),
-]
-EngineOption = Annotated[
-    EngineChoice,
-    typer.Option(help="Worker processes, or tasks of a Ray cluster.", rich_help_panel=COUNT),
-]
-AddressOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADDR",
-        help="Of a Ray cluster (auto, HOST:6379). Default: one on this machine.",
-        rich_help_panel=COUNT,
-    ),
-]
+@dataclass(frozen=True, kw_only=True)
+class CountingOptions:
+    """What is counted, and how text becomes ids."""
 
+    tokenizer: Annotated[
+        str,
+        INPUT.option(
+            "TOK",
+            r"Folder, tokenizer.json, or owner/name\[@revision] on the Hub.",
+            "--tokenizer",
+            "-t",
+        ),
+    ]
+    source: Annotated[
+        list[str],
+        INPUT.option(
+            "[NAME=]SPEC",
+            "File or glob (jsonl, json, parquet, arrow, txt; also .gz, .zst), - for standard "
+            "input, or Hub data set org/name, followed by :config, :split, @revision as needed; "
+            "repeat for more sources.",
+            "--source",
+            "-s",
+        ),
+    ]
+    model_config: Annotated[
+        str | None,
+        INPUT.option(
+            "DIR|REPO",
+            "Model whose config.json gives the number of rows and the stop ids. Default: "
+            "next to the tokenizer, if present.",
+        ),
+    ] = None
+    column: Annotated[
+        list[str] | None,
+        COUNTED.option(
+            "[NAME=]COLUMN",
+            "Column to count, for every source or for the source NAME. Default: detected.",
+        ),
+    ] = None
+    roles: Annotated[RolesChoice, COUNTED.option(None, "Turns of a chat that count.")] = (
+        RolesChoice.assistant
+    )
+    separator: Annotated[
+        str | None,
+        COUNTED.option(
+            "TEXT",
+            r"Splits plain text into documents; \n, \t, \r and \0 are understood. Default: "
+            "a file is one document.",
+        ),
+    ] = None
+    max_documents: Annotated[
+        int | None, COUNTED.option("N", "Count only the first N documents of each source.", min=1)
+    ] = None
+    weight: Annotated[
+        list[str] | None,
+        COUNTED.option(
+            "NAME=W",
+            "Rank by the shares of each source times its weight; unnamed sources weigh 1. "
+            "Default: rank by raw counts.",
+        ),
+    ] = None
+    holdout: Annotated[
+        int,
+        COUNTED.option("N", "Hold out one document in N to measure coverage; 0 for none.", min=0),
+    ] = 50
+    output: Path  # its option is that of the verb
+    as_json: JsonOption = False
+    quiet: QuietOption = False
+    encoder: Annotated[
+        EncoderChoice,
+        RUN.option(
+            "NAME", "auto (gigatoken where it works, checked on a sample), gigatoken or tokenizers."
+        ),
+    ] = EncoderChoice.auto
 
-def planned(
-    tokenizer: str, model_config: str | None, sources: "list[Source]", **options: Any
-) -> "Plan":
-    """The plan of these sources; options as `CountOptions` has them."""
-    from vocabfreq.counting.plan import CountOptions, make_plan
+    def make_plan(self, **run_options: Any) -> "Plan":
+        """Cuts the sources into shards.
 
-    return make_plan(sources, tokenizer, CountOptions(model_config=model_config, **options))
+        Args:
+            **run_options: the other fields of `CountOptions`: `work_dir`, `workers`, `engine`,
+                `address`.
 
+        Raises:
+            typer.BadParameter: an option cannot be parsed.
+            VocabfreqError: the tokenizer or a source cannot be used.
+        """
+        from vocabfreq.counting.plan import CountOptions, make_plan
 
-def asked_sources(
-    specs: list[str],
-    columns: list[str] | None,
-    roles: RolesChoice,
-    separator: str | None,
-    max_documents: int | None,
-) -> "list[Source]":
-    """Sources with their columns: `--column COL` for all, `--column NAME=COL` for one."""
-    from dataclasses import replace
+        sources, weights = self.parse_sources(), self._parse_weights()
+        count_options = CountOptions(
+            holdout=self.holdout,
+            encoder=self.encoder.value,
+            weights=weights,
+            model_config=self.model_config,
+            **run_options,
+        )
+        return make_plan(sources, self.tokenizer, count_options)
 
-    from vocabfreq.corpus.sources import parse_source
+    def parse_sources(self) -> "list[Source]":
+        """The sources with their columns: `COLUMN` for all of them, `NAME=COLUMN` for one."""
+        from dataclasses import replace
 
-    options: dict[str, Any] = {"roles": roles.value, "max_documents": max_documents}
-    sources = [parse_source(spec, separator=_unescaped(separator), **options) for spec in specs]
-    for text in sorted(columns or [], key=lambda text: "=" in text):  # those for all sources first
-        name, equals, column = text.rpartition("=")
-        named = [s.name for s in sources]
-        if equals and name not in named:
-            raise typer.BadParameter(f"no source {name!r} among {', '.join(named)}")
-        sources = [replace(s, column=column) if name in ("", s.name) else s for s in sources]
-    return sources
+        from vocabfreq.corpus.sources import parse_source
 
+        settings: dict[str, Any] = {
+            "roles": self.roles.value,
+            "separator": self._parse_separator(),
+            "max_documents": self.max_documents,
+        }
+        sources = [parse_source(spec, **settings) for spec in self.source]
+        names = [source.name for source in sources]
+        for text in sorted(self.column or [], key=lambda text: "=" in text):  # NAME= overrides
+            name, equals, column = text.rpartition("=")
+            if equals and name not in names:
+                raise typer.BadParameter(f"no source {name!r} among {', '.join(names)}")
+            sources = [replace(s, column=column) if name in ("", s.name) else s for s in sources]
+        return sources
 
-def asked_weights(texts: list[str] | None) -> dict[str, float] | None:
-    """`--weight NAME=W` as a mapping."""
-    if not texts:
-        return None
-    weights = {}
-    for text in texts:
-        name, _, number = text.rpartition("=")
-        try:
-            weights[name] = float(number)
-        except ValueError:
-            weights[name] = -1.0
-        if not name or not 0 <= weights[name] < float("inf"):
-            raise typer.BadParameter(f"--weight {text!r}; expected NAME=W with a number W ≥ 0")
-    return weights
+    def _parse_weights(self) -> dict[str, float] | None:
+        weights = parse_named_numbers(self.weight, "--weight")
+        for name, weight in (weights or {}).items():
+            if not 0 <= weight < float("inf"):
+                raise typer.BadParameter(f"--weight {name}={weight:g}; expected a number W ≥ 0")
+        return weights
 
-
-def _unescaped(separator: str | None) -> str | None:
-    if separator is None:
-        return None
-    if not separator:
-        raise typer.BadParameter("--separator is empty; expected at least one character")
-    for written, meant in ((r"\n", "\n"), (r"\t", "\t"), (r"\r", "\r"), (r"\0", "\0")):
-        separator = separator.replace(written, meant)
-    return separator
+    def _parse_separator(self) -> str | None:
+        if self.separator is None:
+            return None
+        if not self.separator:
+            raise typer.BadParameter("--separator is empty; expected at least one character")
+        separator = self.separator
+        for escape, character in ((r"\n", "\n"), (r"\t", "\t"), (r"\r", "\r"), (r"\0", "\0")):
+            separator = separator.replace(escape, character)
+        return separator

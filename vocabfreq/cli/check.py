@@ -1,4 +1,4 @@
-"""`vocabfreq check`: what is wrong with a drafter, and what each engine would make of it."""
+"""`vocabfreq check`: errors in a drafter folder, and their effect in each engine."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -7,51 +7,52 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vocabfreq.cli import render
+from vocabfreq.cli.options import INPUT, JsonOption, argument
 
 if TYPE_CHECKING:
     from vocabfreq.checkpoints.findings import Finding
 
 
 def check(
-    drafter: Annotated[Path, typer.Argument(help="Folder of a drafter.")],
+    drafter: Annotated[Path, argument("DRAFTER", "Folder of a drafter.")],
     target: Annotated[
-        Path | None,
-        typer.Option(metavar="TARGET", help="Folder of its target, to compare with."),
+        Path | None, INPUT.option("TARGET", "Folder of its target, to compare with.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Look for what is wrong with a drafter folder, without loading it.
+    """Find errors in a drafter folder, and their effect in each engine.
 
-    The exit code is 1 when there is an error, 0 when there are only warnings or nothing.
+    No weights are loaded. The exit code is 1 if there is an error, 0 if there are only warnings or
+    nothing.
     """
     from vocabfreq.checkpoints.checks import check_drafter
 
-    found = check_drafter(drafter, target)
-    errors = sum(one.level == "error" for one in found)
+    findings = check_drafter(drafter, target)
+    errors = sum(finding.level == "error" for finding in findings)
     if as_json:
-        render.print_json({"errors": errors, "findings": [asdict(one) for one in found]})
+        render.print_json({"errors": errors, "findings": [asdict(one) for one in findings]})
     else:
-        for one in found:
-            _print(one)
-        print(_summary(drafter, errors, len(found) - errors))
+        for finding in findings:
+            _print(finding)
+        print(_summary(drafter, errors, len(findings) - errors))
     raise typer.Exit(1 if errors else 0)
 
 
 def _print(finding: "Finding") -> None:
     print(render.clean(f"{finding.level}: {finding.what} [{finding.code}]"))
-    told = list(finding.engines.items())
-    if len({text for _, text in told}) == 1:
-        told = [("every engine", told[0][1])]
-    for engine, text in told:
-        print(f"  {engine}: {text}")
+    effects = dict(finding.engines)
+    if len(set(effects.values())) == 1:
+        effects = {"every engine": next(iter(effects.values()))}
+    for engine, effect in effects.items():
+        print(f"  {engine}: {effect}")
     print(f"  to do: {finding.fix}")
 
 
 def _summary(drafter: Path, errors: int, warnings: int) -> str:
     if not errors and not warnings:
         return render.clean(f"{drafter}: nothing found")
-    return render.clean(f"{drafter}: {_number(errors, 'error')}, {_number(warnings, 'warning')}")
+    return render.clean(f"{drafter}: {_plural(errors, 'error')}, {_plural(warnings, 'warning')}")
 
 
-def _number(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,61 +1,91 @@
 """`vocabfreq convert`: from one tool's file to another's."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any
 
 from vocabfreq.cli import render
-from vocabfreq.cli.options import FormatChoice, KindChoice
+from vocabfreq.cli.options import (
+    INPUT,
+    OUTPUT,
+    FormatOption,
+    JsonOption,
+    KindChoice,
+    KindOption,
+    QuietOption,
+    RowsOption,
+    argument,
+    input_arguments,
+    with_options,
+)
+
+if TYPE_CHECKING:
+    from vocabfreq.frequencies.draft_vocab import DraftVocab
 
 
-def convert(
+@dataclass(frozen=True, kw_only=True)
+class ConvertOptions:
+    """Options of `convert`."""
+
     file: Annotated[
         str,
-        typer.Argument(
-            metavar="IN",
-            help="A file or folder of ids or counts, or owner/repo/file[@revision] on the Hub.",
+        argument(
+            "IN", r"File or folder of ids or counts, or owner/repo/file\[@revision] on the Hub."
         ),
-    ],
-    output: Annotated[Path, typer.Argument(metavar="OUT", help="For npy a folder.")],
-    form: Annotated[
-        FormatChoice, typer.Option("--format", "-f", help="What to write: docs/formats.md.")
-    ],
-    kind: Annotated[
-        KindChoice, typer.Option("--kind", help="What IN is, where that can be more than one.")
-    ] = KindChoice.auto,
-    rows: Annotated[
-        int | None,
-        typer.Option(metavar="V", help="Rows of the target, where IN does not say."),
-    ] = None,
+    ]
+    output: Annotated[Path, argument("OUT", "File to write; for npy a folder.")]
+    kind: KindOption = KindChoice.auto
+    rows: RowsOption = None
     repair: Annotated[
-        bool, typer.Option("--repair", help="Drop repeated ids of a list, and say so.")
-    ] = False,
+        bool, INPUT.flag("Drop repeated ids of a list, with a remark.", "--repair")
+    ] = False
+    form: FormatOption
     force: Annotated[
         bool,
-        typer.Option(
+        OUTPUT.flag(
+            "Replace any file at OUT; accept offsets that are all zero, and freq_K.pt with "
+            "another number of ids.",
             "--force",
-            help="Replace OUT, a file, whatever it is; take all-zero offsets, or another length "
-            "than a name says, as they are.",
         ),
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No summary, no remarks.")] = False,
-) -> None:
-    """Write the ids or counts of one tool's file in the format of another.
+    ] = False
+    as_json: JsonOption = False
+    quiet: QuietOption = False
 
-    Counts do not become ids, which takes a size (vocabfreq export), nor ids counts.
+
+@with_options(ConvertOptions)
+def convert(options: ConvertOptions) -> None:
+    """Write the ids or counts of one tool in the format of another.
+
+    Counts become ids only by a selection (vocabfreq export); ids never become counts.
     """
-    from vocabfreq.cli.export import run_convert
+    from vocabfreq.cli.written_file import WrittenFile
+    from vocabfreq.errors import RefusedError
+    from vocabfreq.formats import COUNT_FORMATS, Counts, read, write
+    from vocabfreq.frequencies.draft_vocab import DraftVocab
 
-    written = run_convert(
-        file,
-        output,
-        form.value,
-        force=force,
-        kind=kind.value,
-        rows=rows,
-        repair=repair,
-        note=lambda text: render.note(text, quiet=quiet),
+    def note(text: str) -> None:
+        render.note(text, quiet=options.quiet)
+
+    file, output = options.file, options.output
+    form: Any = options.form.value
+    kind: Any = options.kind.value
+    content = read(
+        file, kind, rows=options.rows, repair=options.repair, force=options.force, note=note
     )
-    written.show(as_json=as_json, quiet=quiet)
+    if not isinstance(content, DraftVocab) and form not in COUNT_FORMATS:
+        pins = ("--pins", "none") if isinstance(content, Counts) else ()
+        arguments = (*input_arguments(options.kind, options.rows), "--size", "K")
+        raise RefusedError(
+            f"{file} holds counts and no selected ids",
+            expected=f"a size, to make a {form} file of it",
+            hint=render.command("export", file, *arguments, "--format", form, *pins, "-o", output)
+            + " for some number K",
+        )
+    write(content, output, form, force=options.force)
+    if form == "token-map" and isinstance(content, DraftVocab) and _is_ascending(content):
+        note(f"{file} has no ranking; the ids in {output} ascend")
+    WrittenFile(content, form, output).show(as_json=options.as_json, quiet=options.quiet)
+
+
+def _is_ascending(vocab: "DraftVocab") -> bool:
+    return len(vocab) > 1 and bool((vocab.ranked == vocab.target_ids).all())

@@ -1,11 +1,7 @@
-"""`vocabfreq eval`: acceptance and speed of a drafter, pruned and not, on real models.
-
-The lists and options that `vocabfreq eval` is given as text.
-
-The table of `vocabfreq eval`, and what stands below it.
-"""
+"""`vocabfreq eval`: acceptance and speed of a drafter, pruned and unpruned, on real models."""
 
 import json
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,37 +9,132 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vocabfreq.cli import render
-from vocabfreq.cli.options import OUTPUT, JsonOption
+from vocabfreq.cli.options import (
+    INPUT,
+    OUTPUT,
+    RUN,
+    DtypeChoice,
+    JsonOption,
+    NoRemarksOption,
+    OtherTokenizerOption,
+    Panel,
+    parse_integers,
+    with_options,
+)
 
 if TYPE_CHECKING:
     from vocabfreq.measure.eval import Evaluation, Plan, Row
     from vocabfreq.measure.eval.compare import Difference
 
+MEASURED = Panel("What is measured")
 
-def numbers_of(text: str, option: str) -> tuple[int, ...]:
-    """Whole numbers between commas."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdigit() and int(part) for part in parts):
-        raise typer.BadParameter(
-            f"{text!r}; expected whole numbers from 1, with commas between: {option} 1,3"
+
+class EngineChoice(StrEnum):
+    """Engine that runs the models."""
+
+    vllm = "vllm"
+    transformers = "transformers"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalOptions:
+    """Options of `eval`."""
+
+    target: Annotated[str, INPUT.option("T", "Target: folder or Hub repo.")]
+    drafter: Annotated[
+        str,
+        INPUT.option(
+            "D|self|none",
+            "Drafter: folder or Hub repo; self: the target drafts for itself (transformers); "
+            "none: plain decoding only.",
+        ),
+    ]
+    prompts: Annotated[
+        Path, INPUT.option("FILE.jsonl", "Lines with turns (MT-Bench), messages, prompt or text.")
+    ]
+    limit: Annotated[
+        int | None, INPUT.option("L", "Use the first L prompts. Default: all.", min=1)
+    ] = None
+    vocab: Annotated[str | None, INPUT.option("FILE|REPO", "Frequency file, or a file of ids.")] = (
+        None
+    )
+    allow_other_tokenizer: OtherTokenizerOption = False
+    sizes: Annotated[
+        str,
+        MEASURED.option(
+            "K,…",
+            "Draft vocabulary sizes; full: the unpruned head; ids: the ids of a VOCAB that "
+            "is a file of ids.",
+        ),
+    ] = "full"
+    num_spec_tokens: Annotated[str, MEASURED.option("N,…", "Tokens drafted in one step.")] = "3"
+    batch_size: Annotated[str, MEASURED.option("B,…", "Concurrent requests.")] = "1"
+    max_tokens: Annotated[int, MEASURED.option("M", "Maximum tokens of each answer.", min=1)] = 128
+    plot: Annotated[Path | None, OUTPUT.option("OUT.png", "Draw acceptance and speed over K.")] = (
+        None
+    )
+    as_json: JsonOption = False
+    quiet: NoRemarksOption = False
+    engine: Annotated[EngineChoice, RUN.option("NAME", "vllm or transformers.")] = EngineChoice.vllm
+    dtype: Annotated[DtypeChoice, RUN.option("DTYPE", "bfloat16, float16 or float32.")] = (
+        DtypeChoice.bfloat16
+    )
+    option: Annotated[
+        list[str] | None,
+        RUN.option(
+            "NAME=VALUE",
+            "Engine option; VALUE may be JSON; repeat for more. method=eagle (eagle3, mtp) is "
+            "the kind of drafter in vLLM.",
+        ),
+    ] = None
+    work_dir: Annotated[
+        Path | None,
+        RUN.option("DIR", "Folder of finished runs. Default: eval.parts, or next to the plot."),
+    ] = None
+
+    def make_plan(self) -> "Plan":
+        """The sweep over the product of all lists.
+
+        Raises:
+            typer.BadParameter: a list or an engine option cannot be parsed.
+            VocabfreqError: the prompts cannot be read, or the plan makes no sense.
+        """
+        lists: dict[str, Any] = {
+            "sizes": _parse_sizes(self.sizes),
+            "spec_tokens": parse_integers(self.num_spec_tokens, "--num-spec-tokens"),
+            "batch_sizes": parse_integers(self.batch_size, "--batch-size"),
+            "options": _parse_engine_options(self.option or []),
+        }
+        from vocabfreq.measure.eval import Plan, read_prompts
+
+        return Plan(
+            engine=self.engine.value,
+            target=self.target,
+            drafter=None if self.drafter == "none" else self.drafter,
+            vocab=self.vocab,
+            max_tokens=self.max_tokens,
+            dtype=self.dtype.value,
+            prompts=read_prompts(self.prompts, self.limit),
+            allow_other_tokenizer=self.allow_other_tokenizer,
+            **lists,
         )
-    return tuple(dict.fromkeys(int(part) for part in parts))
 
 
-def sizes_of(text: str) -> tuple[Any, ...]:
-    """Whole numbers, `full` or `ids` between commas; each an `evaluation.plan.Size`."""
+def _parse_sizes(text: str) -> tuple[Any, ...]:
+    """Whole numbers, `full` or `ids`, separated by commas."""
     parts = [part.strip() for part in text.split(",")]
     if not all(p in ("full", "ids") or (p.isascii() and p.isdigit() and int(p)) for p in parts):
         raise typer.BadParameter(
-            f"{text!r}; expected whole numbers, full or ids, with commas: --sizes 8192,32768,full"
+            f"{text!r}; expected whole numbers, full or ids, separated by commas: "
+            "--sizes 8192,32768,full"
         )
     return tuple(dict.fromkeys(p if p in ("full", "ids") else int(p) for p in parts))
 
 
-def options_of(given: list[str]) -> dict[str, Any]:
-    """NAME=VALUE, the value as JSON where it is some, else as text."""
+def _parse_engine_options(texts: list[str]) -> dict[str, Any]:
+    """NAME=VALUE; a value that is no JSON is text."""
     options: dict[str, Any] = {}
-    for text in given:
+    for text in texts:
         name, equals, value = text.partition("=")
         if not name or not equals:
             raise typer.BadParameter(f"{text!r}; expected --option NAME=VALUE")
@@ -54,62 +145,113 @@ def options_of(given: list[str]) -> dict[str, Any]:
     return options
 
 
-RUN = ["method", "K", "spec tokens", "B"]
-MEASURED = ["depth", "branching", "mean acceptance length", "per position", "tok/s", "total s"]
-COMPARED = ["coverage", "predicted length", "× vanilla", "× unpruned", "output"]
-NONE = "–"
+@with_options(EvalOptions)
+def evaluate(options: EvalOptions) -> None:
+    """Measure acceptance, speed and output of a drafter at several sizes.
+
+    Each run is a process of its own; plain decoding runs too. The exit code is 1 if an output
+    differs from that of plain decoding by more than near-ties. Finished runs are kept: the same
+    command does not repeat them.
+    """
+    evaluation = _evaluate(options)
+    if options.as_json:
+        render.print_json(evaluation.as_dict())
+    else:
+        print_evaluation(evaluation)
+    if options.plot is not None:
+        from vocabfreq.measure.eval.picture import save_picture
+
+        save_picture(evaluation.rows, options.plot)
+        render.note(f"Drew {options.plot}.", quiet=options.quiet)
+    raise typer.Exit(0 if evaluation.ok else 1)
 
 
-def print_evaluation(found: "Evaluation") -> None:
-    """The table, then differences, failures, notes and versions."""
-    plan = found.plan
-    title = f"{plan.engine}, {plan.dtype}, {len(plan.prompts)} prompts, up to {plan.max_tokens} "
-    header = [*RUN, *MEASURED, "forward ratio"]
-    render.print_table(f"{title}tokens each", header, map(_measured, found.rows))
-    render.print_table("Compared", [*RUN, *COMPARED], map(_compared, found.rows))
-    for row in found.rows:
+def _evaluate(options: EvalOptions) -> "Evaluation":
+    plan = options.make_plan()
+    from vocabfreq.measure.eval import Interrupted
+    from vocabfreq.measure.eval import evaluate as evaluate_plan
+    from vocabfreq.measure.eval.picture import check_picture
+
+    if options.plot is not None:
+        check_picture(options.plot)
+    work_dir = options.work_dir or (options.plot or Path("eval")).with_suffix(".parts")
+    try:
+        return evaluate_plan(plan, work_dir, lambda text: render.note(text, quiet=options.quiet))
+    except Interrupted as stop:
+        resume = f"To resume: {render.current_command()}"
+        render.note(f"\ninterrupted; {stop}. {resume}", quiet=options.quiet)
+        raise
+
+
+RUN_COLUMNS = ["method", "K", "spec tokens", "B"]
+MEASURED_COLUMNS = [
+    "depth",
+    "branching",
+    "mean acceptance length",
+    "per position",
+    "tok/s",
+    "total s",
+    "forward ratio",
+]
+COMPARED_COLUMNS = ["coverage", "predicted length", "× vanilla", "× unpruned", "output"]
+UNKNOWN = "–"
+
+
+def print_evaluation(evaluation: "Evaluation") -> None:
+    """Prints the tables, then differences, failures, notes and versions."""
+    plan, rows = evaluation.plan, evaluation.rows
+    title = (
+        f"{plan.engine}, {plan.dtype}, {len(plan.prompts)} prompts, "
+        f"up to {plan.max_tokens} tokens each"
+    )
+    measured = [[*_run_cells(row), *_measured_cells(row)] for row in rows]
+    render.print_table(title, [*RUN_COLUMNS, *MEASURED_COLUMNS], measured)
+    compared = [[*_run_cells(row), *_compared_cells(row)] for row in rows]
+    render.print_table("Compared", [*RUN_COLUMNS, *COMPARED_COLUMNS], compared)
+    for row in rows:
         for line in _remarks(row):
             print(render.clean(line))
-    for text in found.notes:
-        print(render.clean(f"Note: {text}."))
-    print(render.clean(", ".join(f"{name} {value}" for name, value in found.versions.items())))
+    for note in evaluation.notes:
+        print(render.clean(f"Note: {note}."))
+    versions = [f"{name} {version}" for name, version in evaluation.versions.items()]
+    print(render.clean(", ".join(versions)))
 
 
 def _run_cells(row: "Row") -> list[str]:
-    kept = NONE if not row.spec_tokens else "full" if row.size is None else f"{row.size:,}"
-    return [row.method, kept, str(row.spec_tokens), str(row.batch_size)]
+    size = UNKNOWN if not row.spec_tokens else "full" if row.size is None else f"{row.size:,}"
+    return [row.method, size, str(row.spec_tokens), str(row.batch_size)]
 
 
-def _measured(row: "Row") -> list[str]:
-    shape = [str(row.depth), str(row.branching)] if row.spec_tokens else [NONE, NONE]
+def _measured_cells(row: "Row") -> list[str]:
+    tree = [str(row.depth), str(row.branching)] if row.spec_tokens else [UNKNOWN, UNKNOWN]
     return [
-        *_run_cells(row),
-        *shape,
+        *tree,
         _number(row.acceptance_length, 2),
-        " ".join(f"{share:.2f}" for share in row.acceptance_per_position) or NONE,
+        " ".join(f"{share:.2f}" for share in row.acceptance_per_position) or UNKNOWN,
         _number(row.tokens_per_second, 2) + " *" * row.resumed,
         _number(row.seconds, 2),
         _number(row.forward_ratio, 3),
     ]
 
 
-def _compared(row: "Row") -> list[str]:
-    coverage = NONE if row.coverage is None else render.percent(row.coverage)
-    ratios = [_number(value, 2) for value in (row.to_vanilla, row.to_unpruned)]
-    return [*_run_cells(row), coverage, _predicted(row), *ratios, _output(row)]
+def _compared_cells(row: "Row") -> list[str]:
+    predicted = UNKNOWN
+    if row.prediction is not None:
+        predicted = f"{row.prediction.length:.2f}{' !' if row.prediction.off else ''}"
+    return [
+        UNKNOWN if row.coverage is None else render.percent(row.coverage),
+        predicted,
+        _number(row.to_vanilla, 2),
+        _number(row.to_unpruned, 2),
+        _output_cell(row),
+    ]
 
 
-def _predicted(row: "Row") -> str:
-    if row.prediction is None:
-        return NONE
-    return f"{row.prediction.length:.2f}{' !' if row.prediction.off else ''}"
-
-
-def _output(row: "Row") -> str:
+def _output_cell(row: "Row") -> str:
     if row.error is not None:
         return "FAILED"
     if not row.compared:
-        return NONE
+        return UNKNOWN
     wrong = sum(not difference.innocent for difference in row.differences)
     if wrong:
         return f"DIFFERS ({wrong})"
@@ -117,191 +259,28 @@ def _output(row: "Row") -> str:
 
 
 def _remarks(row: "Row") -> list[str]:
-    kept = "full head" if row.size is None else f"K = {row.size:,}"
-    name = f"{row.method}, {kept}, {row.spec_tokens} spec tokens, B = {row.batch_size}"
-    lines = [f"{name}: {_told(difference)}" for difference in row.differences]
+    head = "full head" if row.size is None else f"K = {row.size:,}"
+    name = f"{row.method}, {head}, {row.spec_tokens} spec tokens, B = {row.batch_size}"
+    lines = [f"{name}: {_describe(difference)}" for difference in row.differences]
     if row.error is not None:
         lines.append(f"{name}: FAILED: {row.error}")
     if row.prediction is not None and row.prediction.off:
         lines.append(
-            f"{name}: ! predicted {row.prediction.length:.2f}, further from what was measured "
-            f"than two standard errors ({row.prediction.two_errors:.2f})"
+            f"{name}: ! predicted {row.prediction.length:.2f}, which differs from the measured "
+            f"length by more than two standard errors ({row.prediction.two_errors:.2f})"
         )
     return lines
 
 
-def _told(one: "Difference") -> str:
-    at = f"prompt {one.prompt}, token {one.position}: {one.ours} instead of {one.vanilla}"
-    if one.gap is None:
-        return f"{at}; DIFFERS, gap not measured ({one.why})"
-    kind = "a near-tie" if one.innocent else "DIFFERS"
-    return f"{at}; {kind}, logit gap {one.gap:.4g} (near-ties: up to {one.bound:.4g})"
+def _describe(difference: "Difference") -> str:
+    ids = f"{difference.ours} instead of {difference.vanilla}"
+    at = f"prompt {difference.prompt}, token {difference.position}: {ids}"
+    if difference.gap is None:
+        return f"{at}; DIFFERS, logit gap not measured ({difference.why})"
+    kind = "a near-tie" if difference.innocent else "DIFFERS"
+    gap, bound = difference.gap, difference.bound
+    return f"{at}; {kind}, logit gap {gap:.4g} (near-ties: up to {bound:.4g})"
 
 
 def _number(value: float | None, digits: int) -> str:
-    return NONE if value is None else f"{value:,.{digits}f}"
-
-
-WHAT, HOW = "What", "How"
-
-
-class EngineChoice(StrEnum):
-    """What runs the models."""
-
-    vllm = "vllm"
-    transformers = "transformers"
-
-
-class DtypeOfRun(StrEnum):
-    """Of weights and activations."""
-
-    bfloat16 = "bfloat16"
-    float16 = "float16"
-    float32 = "float32"
-
-
-def evaluate(
-    target: Annotated[
-        str,
-        typer.Option("--target", metavar="T", help="Folder or repo.", rich_help_panel=WHAT),
-    ],
-    drafter: Annotated[
-        str,
-        typer.Option(
-            metavar="D|none",
-            help="Folder or repo; none for plain decoding alone; self: the target drafts for "
-            "itself (transformers).",
-            rich_help_panel=WHAT,
-        ),
-    ],
-    prompts: Annotated[
-        Path,
-        typer.Option(
-            metavar="FILE.jsonl",
-            help="Lines with turns (mt-bench), messages, prompt or text.",
-            rich_help_panel=WHAT,
-        ),
-    ],
-    engine: Annotated[
-        EngineChoice, typer.Option(help="What runs them.", rich_help_panel=HOW)
-    ] = EngineChoice.vllm,
-    vocab: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|REPO", help="Frequency file, or a file of ids.", rich_help_panel=WHAT
-        ),
-    ] = None,
-    sizes: Annotated[
-        str,
-        typer.Option(
-            metavar="K,…",
-            help="Numbers; full for the drafter's own head; ids for a VOCAB that is ids.",
-            rich_help_panel=WHAT,
-        ),
-    ] = "full",
-    num_spec_tokens: Annotated[
-        str, typer.Option(metavar="N,…", help="Drafted in one step.", rich_help_panel=HOW)
-    ] = "3",
-    batch_size: Annotated[
-        str, typer.Option(metavar="B,…", help="Requests at a time.", rich_help_panel=HOW)
-    ] = "1",
-    max_tokens: Annotated[
-        int, typer.Option(min=1, metavar="M", help="Of each answer.", rich_help_panel=HOW)
-    ] = 128,
-    limit: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="L", help="Prompts. Default: all.", rich_help_panel=WHAT),
-    ] = None,
-    dtype: Annotated[
-        DtypeOfRun, typer.Option(help="Of the models.", rich_help_panel=HOW)
-    ] = DtypeOfRun.bfloat16,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="For the engine; VALUE may be JSON. method=eagle (eagle3, mtp) says what kind of "
-            "drafter vLLM has.",
-            rich_help_panel=HOW,
-        ),
-    ] = None,
-    allow_other_tokenizer: Annotated[
-        bool,
-        typer.Option(
-            "--allow-other-tokenizer",
-            help="Take ids counted with another tokenizer.json than the target's.",
-            rich_help_panel=WHAT,
-        ),
-    ] = False,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="OUT.png", help="Draw acceptance and speed over K.", rich_help_panel=OUTPUT
-        ),
-    ] = None,
-    work_dir: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Where finished runs are kept. Default: eval.parts, or beside the plot.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    as_json: JsonOption = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel=OUTPUT)
-    ] = False,
-) -> None:
-    """Generate with and without drafting, at every size, and compare speed, acceptance, output.
-
-    Each run is a process of its own; plain decoding is run too. Output that is not that of plain
-    decoding, near-ties apart, is a failure: exit code 1. Finished runs are kept, and not repeated
-    when the command is typed again.
-    """
-    lists = numbers_of(num_spec_tokens, "--num-spec-tokens"), numbers_of(batch_size, "--batch-size")
-    wanted, options = sizes_of(sizes), options_of(option or [])
-    from vocabfreq.measure.eval import Plan, read_prompts
-
-    plan = Plan(
-        engine=engine.value,
-        target=target,
-        drafter=None if drafter == "none" else drafter,
-        vocab=vocab,
-        sizes=wanted,
-        spec_tokens=lists[0],
-        batch_sizes=lists[1],
-        max_tokens=max_tokens,
-        dtype=dtype.value,
-        prompts=read_prompts(prompts, limit),
-        options=options,
-        allow_other_tokenizer=allow_other_tokenizer,
-    )
-    found = _run(plan, work_dir or (plot or Path("eval")).with_suffix(".parts"), plot, quiet)
-    _show(found, as_json, plot, quiet)
-    raise typer.Exit(0 if found.ok else 1)
-
-
-def _run(plan: "Plan", work_dir: Path, plot: Path | None, quiet: bool) -> "Evaluation":
-    from vocabfreq.cli import command_line
-    from vocabfreq.measure.eval import Interrupted
-    from vocabfreq.measure.eval import evaluate as evaluate_plan
-    from vocabfreq.measure.eval.picture import check_picture
-
-    if plot is not None:
-        check_picture(plot)
-    try:
-        return evaluate_plan(plan, work_dir, lambda text: render.note(text, quiet=quiet))
-    except Interrupted as stop:
-        render.note(f"\ninterrupted; {stop}. To go on: {command_line()}", quiet=quiet)
-        raise
-
-
-def _show(found: "Evaluation", as_json: bool, plot: Path | None, quiet: bool) -> None:
-    from vocabfreq.measure.eval.picture import save_picture
-
-    if as_json:
-        render.print_json(found.as_dict())
-    else:
-        print_evaluation(found)
-    if plot is not None:
-        save_picture(found.rows, plot)
-        render.note(f"Drew {plot}.", quiet=quiet)
+    return UNKNOWN if value is None else f"{value:,.{digits}f}"

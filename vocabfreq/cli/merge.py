@@ -1,81 +1,78 @@
 """`vocabfreq merge`: frequency files, or the partial files of a plan, into one."""
 
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from vocabfreq.cli import render
-
-if TYPE_CHECKING:
-    from vocabfreq.cli.build import Outcome
+from vocabfreq.cli.options import INPUT, OUTPUT, JsonOption, QuietOption, argument, with_options
 
 
-def merge(
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="OUT")],
-    files: Annotated[
-        list[Path] | None, typer.Argument(help="Frequency files, two or more.")
-    ] = None,
+@dataclass(frozen=True, kw_only=True)
+class MergeOptions:
+    """Options of `merge`."""
+
+    files: Annotated[list[Path] | None, argument("FILES", "Two or more frequency files.")] = None
     plan: Annotated[
-        Path | None,
-        typer.Option(
-            "--plan", metavar="PLAN", help="Instead of files: the counted shards of a plan."
-        ),
-    ] = None,
+        Path | None, INPUT.option("PLAN", "Instead of files: the counted shards of a plan.")
+    ] = None
     max_bad_rows: Annotated[
-        int,
-        typer.Option(
-            min=0, metavar="N", help="With --plan: above so many skipped rows the exit code is 3."
-        ),
-    ] = 1000,
+        int, OUTPUT.option("N", "With --plan: exit code 3 if more than N rows were skipped.", min=0)
+    ] = 1000
+    output: Annotated[Path, OUTPUT.option("OUT", "File to write.", "--output", "-o")]
     force: Annotated[
-        bool, typer.Option("--force", help="Replace OUT even if it is no frequency file.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No summary.")] = False,
-) -> None:
-    """Put the sources of several frequency files side by side in one, or finish a plan.
+        bool, OUTPUT.flag("Replace OUT even if it is no frequency file.", "--force")
+    ] = False
+    as_json: JsonOption = False
+    quiet: QuietOption = False
 
-    Of files, the tokenizers must be the same, and a source that is in two of them, by name and
-    content, is refused. Of a plan, every shard must have been counted: OUT has the bytes that one
-    build would have written. Partial files are kept.
+
+@with_options(MergeOptions)
+def merge(options: MergeOptions) -> None:
+    """Merge the sources of frequency files, or the shards of a plan.
+
+    Files must have the same tokenizer; a source that is in two of them, by name and content, is
+    refused. Every shard of a plan must be counted: OUT has the bytes that one build would write.
+    Partial files are kept.
     """
-    from vocabfreq.cli.build import check_output
+    from vocabfreq.cli.build_result import check_output
 
-    if plan is None and len(files or []) < 2:
+    files = options.files or []
+    if options.plan is None and len(files) < 2:
         raise typer.BadParameter("expected two or more files, or --plan PLAN")
-    if plan is not None and files:
+    if options.plan is not None and files:
         raise typer.BadParameter("expected files or --plan PLAN, not both")
-    check_output(output, force)
-    if plan is not None:
-        outcome = _finish(plan, output)
-        outcome.show(as_json=as_json, max_bad_rows=max_bad_rows, quiet=quiet)
-        raise typer.Exit(outcome.exit_code(max_bad_rows))
-    _side_by_side(files or [], output, as_json, quiet)
+    check_output(options.output, options.force)
+    if options.plan is not None:
+        _merge_plan(options.plan, options)
+    else:
+        _merge_files(files, options)
 
 
-def _finish(path: Path, output: Path) -> "Outcome":
-    from vocabfreq.cli.build import save_report
+def _merge_plan(path: Path, options: MergeOptions) -> None:
+    from vocabfreq.cli.build_result import save_report
     from vocabfreq.counting.merging import merge_partials
     from vocabfreq.counting.plan import load_plan
 
     plan = load_plan(path)
     assert plan.options.work_dir is not None
-    return save_report(merge_partials(plan, plan.options.work_dir), output)
+    result = save_report(merge_partials(plan, plan.options.work_dir), options.output)
+    result.finish(as_json=options.as_json, max_bad_rows=options.max_bad_rows, quiet=options.quiet)
 
 
-def _side_by_side(files: list[Path], output: Path, as_json: bool, quiet: bool) -> None:
+def _merge_files(files: list[Path], options: MergeOptions) -> None:
     from vocabfreq.frequencies.table import FrequencyTable
 
     table = reduce(add, [FrequencyTable.load(file) for file in files])
-    table.save(output)
-    if as_json:
+    table.save(options.output)
+    if options.as_json:
         names = [source.name for source in table.sources]
-        render.print_json(
-            {"file": str(output), "sources": names, "coverage": render.coverage(table)}
-        )
-    elif not quiet:
+        coverage = render.coverage(table)
+        render.print_json({"file": str(options.output), "sources": names, "coverage": coverage})
+    elif not options.quiet:
         render.print_coverage(table)
-        print(f"Wrote {output}. Next: vocabfreq show {output}")
+        print(f"Wrote {options.output}. Next: vocabfreq show {options.output}")

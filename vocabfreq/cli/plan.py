@@ -1,81 +1,91 @@
-"""`vocabfreq plan`: cut corpora into shards that other processes count."""
+"""`vocabfreq plan`: cuts corpora into shards that other processes count."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any
 
 from vocabfreq.cli import render
-from vocabfreq.cli.build_options import (
-    COUNT,
-    OUTPUT,
-    ColumnOption,
-    EncoderChoice,
-    EncoderOption,
-    HoldoutOption,
-    MaxDocumentsOption,
-    ModelConfigOption,
-    RolesChoice,
-    RolesOption,
-    SeparatorOption,
-    SourceOption,
-    TokenizerOption,
-    WeightOption,
-    asked_sources,
-    asked_weights,
-    planned,
-)
-from vocabfreq.cli.options import JsonOption, QuietOption
+from vocabfreq.cli.build_options import CountingOptions
+from vocabfreq.cli.options import OUTPUT, RUN, with_options
+
+if TYPE_CHECKING:
+    from vocabfreq.corpus.sources import Source
+    from vocabfreq.counting.plan import Plan
 
 
-def plan(
-    tokenizer: TokenizerOption,
-    source: SourceOption,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="PLAN", rich_help_panel=OUTPUT)
-    ] = Path("plan.json"),
-    model_config: ModelConfigOption = None,
-    column: ColumnOption = None,
-    roles: RolesOption = RolesChoice.assistant,
-    separator: SeparatorOption = None,
-    max_documents: MaxDocumentsOption = None,
-    weight: WeightOption = None,
-    holdout: HoldoutOption = 50,
-    encoder: EncoderOption = EncoderChoice.auto,
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions(CountingOptions):
+    """Options of `plan`."""
+
+    output: Annotated[Path, OUTPUT.option("PLAN", "Plan file to write.", "--output", "-o")] = Path(
+        "plan.json"
+    )
     work_dir: Annotated[
         Path | None,
-        typer.Option(
-            help="Where partial files go; all who count must see it. Default: PLAN.parts.",
-            rich_help_panel=COUNT,
+        RUN.option(
+            "DIR", "Folder for partial files, shared by all processes. Default: PLAN.parts."
         ),
-    ] = None,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
-    """List the shards of a build in a file, for other processes to count: a Slurm array, say.
+    ] = None
 
-    Then: vocabfreq count --plan PLAN in as many processes as you like, vocabfreq status, and
-    vocabfreq merge --plan PLAN -o FILE, which gives the bytes that one build would give.
+    def parse_sources(self) -> "list[Source]":
+        """The sources, with absolute paths: other processes may run in another folder."""
+        from vocabfreq.counting.plan import absolute_sources
+
+        return absolute_sources(super().parse_sources())
+
+
+@with_options(PlanOptions)
+def plan(options: PlanOptions) -> None:
+    """Write the shards of a build to a file, for other processes.
+
+    Then run vocabfreq count --plan PLAN in any number of processes (a Slurm array, say), watch
+    vocabfreq status --plan PLAN, and finish with vocabfreq merge --plan PLAN -o FILE. The file has
+    the bytes that one build would write.
     """
-    from vocabfreq.cli.build import show_plan
-    from vocabfreq.counting.plan import absolute_sources, check_plan_path, save_plan
+    from vocabfreq.counting.plan import check_plan_path, save_plan
 
+    output = options.output
     check_plan_path(output)
-    made = planned(
-        tokenizer,
-        model_config,
-        absolute_sources(asked_sources(source, column, roles, separator, max_documents)),
-        holdout=holdout,
-        encoder=encoder.value,
-        weights=asked_weights(weight),
-        work_dir=work_dir or Path(f"{output}.parts"),
-    )
-    save_plan(made, output)
-    if not quiet or as_json:
-        show_plan(made, as_json)
-    if not as_json:
+    new_plan = options.make_plan(work_dir=options.work_dir or Path(f"{output}.parts"))
+    save_plan(new_plan, output)
+    if not options.quiet or options.as_json:
+        print_plan(new_plan, options.as_json)
+    if not options.as_json:
         render.note(
             f"Wrote {output}. Next, in each of N processes: "
             f"vocabfreq count --plan {output} --shard-index I --num-shards N",
-            quiet=quiet,
+            quiet=options.quiet,
         )
+
+
+def print_plan(plan: "Plan", as_json: bool) -> None:
+    """Prints what a build would read, one line per source."""
+    sources = [_source_summary(plan, index) for index in range(len(plan.sources))]
+    if as_json:
+        total = {"shards": len(plan.shards), "bytes": plan.bytes, "rows": plan.tokenizer.rows}
+        render.print_json({"plan": sources, **total})
+        return
+    rows = [
+        [
+            source["source"],
+            f"{source['kind']} in {source['column']!r}",
+            f"{source['files']:,}",
+            f"{source['shards']:,}",
+            render.megabytes(source["bytes"]),
+        ]
+        for source in sources
+    ]
+    header = ["source", "layout", "files", "shards", "size"]
+    render.print_table("Plan (nothing was counted)", header, rows, left=2)
+
+
+def _source_summary(plan: "Plan", index: int) -> dict[str, Any]:
+    shards = [shard for shard in plan.shards if shard.source == index]
+    return {
+        "source": plan.sources[index].name,
+        "files": len(plan.files(index)),
+        "shards": len(shards),
+        "bytes": sum(shard.size for shard in shards),
+        "column": shards[0].layout.column,
+        "kind": shards[0].layout.kind,
+    }

@@ -1,123 +1,102 @@
 """`vocabfreq prune`: a drafter and the ids to keep in, a drafter that servers load out."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
 
 from vocabfreq.cli import render
 from vocabfreq.cli.options import (
     INPUT,
     OUTPUT,
-    CoverageOption,
     JsonOption,
     KindChoice,
-    MinCountOption,
-    MultipleOfOption,
-    PinsOption,
+    KindOption,
+    OtherTokenizerOption,
     QuietOption,
-    SizeOption,
+    argument,
+    with_options,
 )
+from vocabfreq.cli.selection_options import SelectionOptions
 
 if TYPE_CHECKING:
     from vocabfreq.checkpoints.pruning import Pruned
 
 
-def prune(
+@dataclass(frozen=True, kw_only=True)
+class PruneOptions(SelectionOptions):
+    """Options of `prune`."""
+
     drafter: Annotated[
-        Path, typer.Argument(help="Folder of a drafter: EAGLE-3, or EAGLE-1, EAGLE-2, MTP.")
-    ],
+        Path, argument("DRAFTER", "Folder of an EAGLE-3, EAGLE-1, EAGLE-2 or MTP drafter.")
+    ]
     vocab: Annotated[
         str,
-        typer.Argument(
-            help="A frequency file (with --size, --coverage or --min-count), or a file of ids that "
-            "any tool wrote."
+        argument(
+            "VOCAB",
+            "Frequency file (with --size, --coverage or --min-count), or a file of ids of any "
+            "tool.",
         ),
-    ],
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", metavar="OUT", help="The new folder.", rich_help_panel=OUTPUT
-        ),
-    ],
-    size: SizeOption = None,
-    coverage: CoverageOption = None,
-    min_count: MinCountOption = None,
-    pins: PinsOption = None,
-    multiple_of: MultipleOfOption = None,
+    ]
     target: Annotated[
         Path | None,
-        typer.Option(
-            metavar="TARGET",
-            help="Folder of the target, whose head is taken where the drafter has none.",
-            rich_help_panel=INPUT,
-        ),
-    ] = None,
-    kind: Annotated[
-        KindChoice,
-        typer.Option(help="What VOCAB is, where it does not say.", rich_help_panel=INPUT),
-    ] = KindChoice.auto,
-    force: Annotated[
-        bool,
-        typer.Option("--force", help="Replace a pruned folder at OUT.", rich_help_panel=OUTPUT),
-    ] = False,
-    allow_other_tokenizer: Annotated[
-        bool,
-        typer.Option(
-            "--allow-other-tokenizer",
-            help="Take ids counted with another tokenizer.json than that of a folder.",
-            rich_help_panel=INPUT,
-        ),
-    ] = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
-    """Keep only some rows of a drafter's head, and write a folder that servers load as it is.
+        INPUT.option("TARGET", "Folder of the target; its head is used if the drafter has none."),
+    ] = None
+    kind: KindOption = KindChoice.auto
+    allow_other_tokenizer: OtherTokenizerOption = False
+    output: Annotated[Path, OUTPUT.option("OUT", "New folder.", "--output", "-o")]
+    force: Annotated[bool, OUTPUT.flag("Replace a pruned folder at OUT.", "--force")] = False
+    as_json: JsonOption = False
+    quiet: QuietOption = False
 
-    EAGLE-1, EAGLE-2 and MTP drafters have no place for a map: for them the token map is written.
+
+@with_options(PruneOptions)
+def prune(options: PruneOptions) -> None:
+    """Write a drafter folder whose head holds only selected ids.
+
+    Servers load the folder as it is. EAGLE-1, EAGLE-2 and MTP folders have no place for the ids:
+    for these a token map is written.
     """
     from vocabfreq.checkpoints.pruning import prune_drafter
 
-    wish = {
-        "size": size,
-        "coverage": coverage,
-        "min_count": min_count,
-        "pins": pins.value if pins else None,
-        "multiple_of": multiple_of,
-    }
-    given: dict[str, Any] = {name: value for name, value in wish.items() if value is not None}
-    kept = _read(vocab, kind.value, drafter, quiet)
-    given |= {"force": force, "allow_other_tokenizer": allow_other_tokenizer}
-    pruned = prune_drafter(drafter, kept, output, target, **given)
+    pruned = prune_drafter(
+        options.drafter,
+        _read_vocab(options),
+        options.output,
+        options.target,
+        force=options.force,
+        allow_other_tokenizer=options.allow_other_tokenizer,
+        **options.criteria(),
+    )
     for remark in pruned.remarks:
-        render.note(f"note: {remark}", quiet=quiet)
-    if as_json:
+        render.note(f"note: {remark}", quiet=options.quiet)
+    if options.as_json:
         render.print_json(_as_dict(pruned))
-    elif not quiet:
-        _print(pruned, target)
+    elif not options.quiet:
+        _print(pruned, options.target)
 
 
-def _read(vocab: str, kind: Any, drafter: Path, quiet: bool) -> Any:
-    """The ids or counts; where their file does not say V, the drafter's config.json does."""
+def _read_vocab(options: PruneOptions) -> Any:
+    """The ids or counts; V comes from the drafter's config.json if their file does not say it."""
     from vocabfreq.checkpoints.config import read_config
     from vocabfreq.errors import FileFormatError
     from vocabfreq.formats import read
 
-    rows = read_config(drafter).size("vocab_size")
+    kind: Any = options.kind.value
+    rows = read_config(options.drafter).size("vocab_size")
     notes: list[str] = []
-    try:  # a file that says V is read as it is, and prune compares
-        kept = read(vocab, kind, note=notes.append)
+    try:  # a file that says V is read as it is; prune_drafter compares
+        content = read(options.vocab, kind, note=notes.append)
     except FileFormatError as error:
         if rows is None and "--rows" not in error.hint:
             raise
         if rows is None:
-            hint = f"no vocab_size in {drafter}/config.json either: write it there"
+            hint = f"no vocab_size in {options.drafter}/config.json either: write it there"
             raise FileFormatError(error.wrong, expected=error.expected, hint=hint) from None
         notes.clear()
-        kept = read(vocab, kind, rows=rows, note=notes.append)
+        content = read(options.vocab, kind, rows=rows, note=notes.append)
     for text in notes:
-        render.note(text, quiet=quiet)
-    return kept
+        render.note(text, quiet=options.quiet)
+    return content
 
 
 def _as_dict(pruned: "Pruned") -> dict[str, Any]:
@@ -136,9 +115,9 @@ def _as_dict(pruned: "Pruned") -> dict[str, Any]:
 
 def _print(pruned: "Pruned", target: Path | None) -> None:
     size, rows = len(pruned.vocab), pruned.vocab.rows
-    covered = pruned.vocab.coverage.get("all sources")
-    known = f", which cover {render.percent(covered)} of the tokens" if covered else ""
-    print(f"Kept {size:,} of {rows:,} ids{known}.")
+    coverage = pruned.vocab.coverage.get("all sources")
+    share = f", which cover {render.percent(coverage)} of the tokens" if coverage else ""
+    print(f"Kept {size:,} of {rows:,} ids{share}.")
     if pruned.source is None:
         print(f"Wrote {pruned.path}, a token map.")
         return
@@ -146,5 +125,5 @@ def _print(pruned: "Pruned", target: Path | None) -> None:
     print(
         f"The head has {after} instead of {before}: rows of {pruned.source}, read back and equal."
     )
-    named = f" --target {target}" if target else ""
-    print(f"Wrote {pruned.path}. Next: vocabfreq check {pruned.path}{named}")
+    arguments = ["check", pruned.path, *(["--target", target] if target else [])]
+    print(f"Wrote {pruned.path}. Next: {render.command(*arguments)}")

@@ -1,110 +1,109 @@
-"""`vocabfreq push`: publish a frequency file on the Hugging Face Hub, in one commit."""
+"""`vocabfreq push`: publishes a frequency file on the Hugging Face Hub, in one commit."""
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from vocabfreq.cli import render
-from vocabfreq.cli.options import OUTPUT, JsonOption, QuietOption
+from vocabfreq.cli.options import (
+    OUTPUT,
+    FileArgument,
+    JsonOption,
+    Panel,
+    QuietOption,
+    argument,
+    with_options,
+)
 
 if TYPE_CHECKING:
     from vocabfreq.hub import Contents, Pushed
 
-WHERE, CARD = "Where to", "What the card says"
+DESTINATION, CARD = Panel("Destination"), Panel("Model card")
 
 
-def push(
-    file: Annotated[Path, typer.Argument(help="A frequency file.")],
-    repo: Annotated[
-        str, typer.Argument(metavar="OWNER/NAME", help="A model repo, made if it does not exist.")
-    ],
+@dataclass(frozen=True, kw_only=True)
+class PushOptions:
+    """Options of `push`."""
+
+    file: FileArgument
+    repo: Annotated[str, argument("OWNER/NAME", "Model repo; created if it does not exist.")]
+    revision: Annotated[str | None, DESTINATION.option("BRANCH", "Branch. Default: main.")] = None
+    create_pr: Annotated[bool, DESTINATION.flag("Open a pull request.", "--create-pr")] = False
+    private: Annotated[bool, DESTINATION.flag("Make a new repo private.", "--private")] = False
+    message: Annotated[str | None, DESTINATION.option("TEXT", "Commit message.")] = None
+    licence: Annotated[
+        str, CARD.option("ID", "License id as the Hub names it, such as apache-2.0.", "--license")
+    ] = "unknown"
+    base_model: Annotated[
+        str | None, CARD.option("OWNER/NAME", "Repo of the target. Default: the tokenizer's repo.")
+    ] = None
     size: Annotated[
         list[int] | None,
-        typer.Option(
-            metavar="K", help="A size that gets a token map; repeat it. Default: the usual ones."
-        ),
-    ] = None,
-    revision: Annotated[
-        str | None,
-        typer.Option(metavar="BRANCH", help="Default: main.", rich_help_panel=WHERE),
-    ] = None,
-    create_pr: Annotated[
-        bool, typer.Option("--create-pr", help="Open a pull request.", rich_help_panel=WHERE)
-    ] = False,
-    private: Annotated[
-        bool, typer.Option("--private", help="If the repo is new.", rich_help_panel=WHERE)
-    ] = False,
-    message: Annotated[
-        str | None, typer.Option(help="Of the commit.", rich_help_panel=WHERE)
-    ] = None,
-    licence: Annotated[
-        str,
-        typer.Option("--license", metavar="ID", help="As the Hub names it.", rich_help_panel=CARD),
-    ] = "unknown",
-    base_model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="OWNER/NAME",
-            help="The target. Default: the tokenizer's repo.",
-            rich_help_panel=CARD,
-        ),
-    ] = None,
+        OUTPUT.option("K", "Size of a token map; repeat for more. Default: 8192 to 65536."),
+    ] = None
     dry_run: Annotated[
         bool,
-        typer.Option(
-            "--dry-run",
-            help="List files and sizes, write them into ./NAME to look at, and send nothing.",
-            rich_help_panel=OUTPUT,
+        OUTPUT.flag(
+            "List the files, write them into ./NAME for inspection, send nothing.", "--dry-run"
         ),
-    ] = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
-    """Publish a frequency file: the file, token maps, a card with a picture, sums of every file.
+    ] = False
+    as_json: JsonOption = False
+    quiet: QuietOption = False
 
-    The login is that of the Hub's client: hf auth login, or HF_TOKEN.
+
+@with_options(PushOptions)
+def push(options: PushOptions) -> None:
+    """Publish a frequency file, token maps and a model card.
+
+    One commit holds them all, and SHA256SUMS with a checksum of every file. Log in with hf auth
+    login, or set HF_TOKEN.
     """
     from vocabfreq.hub import contents_of
     from vocabfreq.hub.card import About
     from vocabfreq.hub.push import MESSAGE, Place, check_place, upload
 
-    place = Place(repo, revision, create_pr, private, message or MESSAGE)
+    place = Place(
+        repo=options.repo,
+        revision=options.revision,
+        create_pr=options.create_pr,
+        private=options.private,
+        message=options.message or MESSAGE,
+    )
     check_place(place)
-    contents = contents_of(file, About(repo, licence, base_model), size)
+    about = About(options.repo, options.licence, options.base_model)
+    contents = contents_of(options.file, about, options.size)
     for remark in contents.remarks:
-        render.note(f"note: {remark}", quiet=quiet)
-    if dry_run:
-        _rehearse(contents, Path(repo.partition("/")[2]), as_json, quiet)
+        render.note(f"note: {remark}", quiet=options.quiet)
+    if options.dry_run:
+        _write_locally(contents, options)
         return
     pushed = upload(contents, place)
-    if as_json:
-        render.print_json(_as_dict(pushed))
-    elif not quiet:
+    if options.as_json:
+        render.print_json({**asdict(pushed), "remarks": list(pushed.remarks)})
+    elif not options.quiet:
         _print(pushed)
 
 
-def _rehearse(contents: "Contents", folder: Path, as_json: bool, quiet: bool) -> None:
-    """Shows what would be sent; the files go into a folder of their own."""
+def _write_locally(contents: "Contents", options: PushOptions) -> None:
+    """Writes the files into a folder named like the repo, and sends nothing."""
     from vocabfreq.errors import OverwriteError
     from vocabfreq.storage.atomic import write_atomically
 
-    ours = (folder / "SHA256SUMS").is_file()  # of an earlier rehearsal
+    folder = Path(options.repo.partition("/")[2])
+    ours = (folder / "SHA256SUMS").is_file()  # of an earlier --dry-run
     if folder.exists() and not ours and (not folder.is_dir() or any(folder.iterdir())):
-        raise OverwriteError(f"{folder} is in the way", hint="move it, or run this elsewhere")
+        raise OverwriteError(
+            f"{folder} exists and is not the output of an earlier --dry-run",
+            hint="move it, or run this in another folder",
+        )
     for name, data in contents.files.items():
         write_atomically(folder / name, data)
     sizes = {name: len(data) for name, data in contents.files.items()}
-    if as_json:
+    if options.as_json:
         render.print_json({"folder": str(folder), "files": sizes})
-    elif not quiet:
+    elif not options.quiet:
         _print_files(sizes)
-        print(f"Nothing was sent. The files are in {folder}/, README.md is the card.")
-
-
-def _print_files(sizes: dict[str, int]) -> None:
-    rows = [[name, f"{size:,}"] for name, size in sizes.items()]
-    render.print_table("", ["file", "bytes"], rows)
+        print(f"Nothing was sent. The files are in {folder}/; README.md is the card.")
 
 
 def _print(pushed: "Pushed") -> None:
@@ -116,7 +115,6 @@ def _print(pushed: "Pushed") -> None:
     print(render.clean(f"{pushed.url}\nNext: vocabfreq verify {pushed.repo}@{pushed.commit}"))
 
 
-def _as_dict(pushed: "Pushed") -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return {**asdict(pushed), "remarks": list(pushed.remarks)}
+def _print_files(sizes: dict[str, int]) -> None:
+    rows = [[name, f"{size:,}"] for name, size in sizes.items()]
+    render.print_table("", ["file", "bytes"], rows)

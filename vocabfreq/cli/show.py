@@ -1,11 +1,16 @@
-"""`vocabfreq show`: what a frequency file holds."""
+"""`vocabfreq show`: prints the contents of a frequency file."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from vocabfreq.cli import render
+from vocabfreq.cli.options import (
+    GENERAL,
+    FileArgument,
+    JsonOption,
+    NoRemarksOption,
+    TokenTextOption,
+)
 
 if TYPE_CHECKING:
     from vocabfreq.frequencies.table import FrequencyTable
@@ -13,24 +18,16 @@ if TYPE_CHECKING:
 
 
 def show(
-    file: Annotated[Path, typer.Argument(help="A frequency file.")],
-    tokenizer: Annotated[
-        str | None,
-        typer.Option(
-            "--tokenizer",
-            "-t",
-            metavar="TOK",
-            help="To write tokens as text. Default: a tokenizer.json beside the file.",
-        ),
-    ] = None,
-    top: Annotated[int, typer.Option(min=0, help="How many of the most frequent tokens.")] = 20,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="OUT.png", help="Draw the coverage curves.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No remarks.")] = False,
+    file: FileArgument,
+    tokenizer: TokenTextOption = None,
+    top: Annotated[
+        int, GENERAL.option("N", "Number of most frequent tokens to print.", min=0)
+    ] = 20,
+    plot: Annotated[Path | None, GENERAL.option("OUT.png", "Draw the coverage curves.")] = None,
+    as_json: JsonOption = False,
+    quiet: NoRemarksOption = False,
 ) -> None:
-    """Show where the counts come from, what the K most frequent ids cover, and which they are."""
+    """Print the sources, the coverage and the top tokens of a file."""
     from vocabfreq.frequencies.table import FrequencyTable
     from vocabfreq.tokenizer.decoder import load_decoder
 
@@ -43,14 +40,10 @@ def show(
     else:
         _print(table, text, top)
     if plot is not None:
-        _plot(table, plot, quiet)
+        from vocabfreq.frequencies.plots import save_coverage_plot
 
-
-def _plot(table: "FrequencyTable", path: Path, quiet: bool) -> None:
-    from vocabfreq.frequencies.plots import save_coverage_plot
-
-    save_coverage_plot(table, path)
-    render.note(f"Drew {path}.", quiet=quiet)
+        save_coverage_plot(table, plot)
+        render.note(f"Drew {plot}.", quiet=quiet)
 
 
 def _as_dict(table: "FrequencyTable", text: "TokenDecoder", top: int) -> dict[str, Any]:
@@ -79,13 +72,10 @@ def _print(table: "FrequencyTable", text: "TokenDecoder", top: int) -> None:
     print(render.clean(f"Tokenizer  {tokenizer.name}{revision}"))
     print(f"           sha256 {tokenizer.sha256}")
     print(f"           V = {tokenizer.rows:,} rows, {tokenizer.size:,} ids can be emitted")
-    print(
-        f"Special    {_ids('special', meta.special_ids)}, {_ids('stop', meta.stop_ids)}, ", end=""
-    )
-    print(f"{len(meta.byte_ids)} byte tokens")
-    print(
-        render.clean(f"Encoded    by {meta.encoder.name} {meta.encoder.version}, {_check(table)}")
-    )
+    special = f"{_ids('special', meta.special_ids)}, {_ids('stop', meta.stop_ids)}"
+    print(f"Special    {special}, {len(meta.byte_ids)} byte tokens")
+    encoder = f"{meta.encoder.name} {meta.encoder.version}, {_cross_check(table)}"
+    print(render.clean(f"Encoded    by {encoder}"))
     print(render.clean(f"Options    {', '.join(f'{k} {v}' for k, v in meta.options.items())}"))
     print(f"Written    by vocabfreq {meta.vocabfreq}, format {meta.format}\n")
     _print_sources(table)
@@ -99,7 +89,7 @@ def _ids(kind: str, ids: tuple[int, ...]) -> str:
     return f"{len(ids)} {kind}{listed}"
 
 
-def _check(table: "FrequencyTable") -> str:
+def _cross_check(table: "FrequencyTable") -> str:
     encoder = table.meta.encoder
     points = f" at {', '.join(encoder.code_points)}" if encoder.code_points else ""
     return (
@@ -142,4 +132,4 @@ def _print_top(table: "FrequencyTable", text: "TokenDecoder", top: int) -> None:
     header = ["token", "rank", "id", "count", "share"][int(not text.has_tokenizer) :]
     render.print_table("Most frequent tokens", header, rows, left=int(text.has_tokenizer))
     if not text.has_tokenizer:
-        print("To see them as text: --tokenizer TOK")
+        print("Give --tokenizer TOK to see them as text.")

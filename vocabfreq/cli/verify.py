@@ -1,4 +1,4 @@
-"""`vocabfreq verify`: what was checked of a file or a published repo, and what came out."""
+"""`vocabfreq verify`: checks a frequency file or a published repo."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -6,28 +6,31 @@ from typing import Annotated
 import typer
 
 from vocabfreq.cli import render
-from vocabfreq.cli.options import JsonOption
+from vocabfreq.cli.options import JsonOption, argument
 
 
 def verify(
     source: Annotated[
         str,
-        typer.Argument(
-            metavar="FILE|REPO", help="A frequency file, a pulled folder, or OWNER/NAME[@REVISION]."
+        argument(
+            "FILE|REPO", r"Frequency file, pulled folder, or OWNER/NAME\[@REVISION] on the Hub."
         ),
     ],
     as_json: JsonOption = False,
 ) -> None:
-    """Check everything that can be checked. The exit code is 1 when something is wrong."""
-    from vocabfreq.hub import verify as look
+    """Check the sums, the structure and the ranking of a file or a repo.
 
-    checks = look(source)
+    The exit code is 1 if a check fails.
+    """
+    from vocabfreq.hub import verify as run_checks
+
+    checks = run_checks(source)
     good = all(check.ok for check in checks)
     if as_json:
         render.print_json({"ok": good, "checks": [asdict(check) for check in checks]})
     else:
         for check in checks:
-            word = "ok " if check.ok else "BAD"
-            print(render.clean(f"{word}  {check.what}: {check.found}"))
-        print(render.clean(f"{source}: {'all is as it should be' if good else 'do not use it'}"))
+            outcome = "ok " if check.ok else "BAD"
+            print(render.clean(f"{outcome}  {check.what}: {check.found}"))
+        print(render.clean(f"{source}: {'all checks passed' if good else 'do not use it'}"))
     raise typer.Exit(0 if good else 1)

@@ -25,8 +25,8 @@ def signal_at(scene: Scene, number: signal.Signals, at: float, to_all: bool, job
     if begun and row.struck and not attempt.output.exists():
         right = done.code == CODES[number]
         row.expect(right, f"{number.name} gave {done.code}: {done.errors[-300:]}")
-        told = number == signal.SIGKILL or "To go on: vocabfreq build" in done.errors
-        row.expect(told, f"{number.name}: no way to go on in {done.errors[-300:]!r}")
+        told = number == signal.SIGKILL or "To resume: vocabfreq build" in done.errors
+        row.expect(told, f"{number.name}: no command to resume in {done.errors[-300:]!r}")
         row.expect("Traceback" not in done.errors, done.errors[-500:])
     return attempt.go_on(row, jobs)
 
