@@ -16,9 +16,9 @@ from vocabfreq.cli import main
 from vocabfreq.errors import HeadError, WrongResultError
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.measure import bench as benching
-from vocabfreq.measure.bench import Setup, baselines, runner, timing
-from vocabfreq.measure.bench.baselines import Contender
-from vocabfreq.measure.bench.runner import check, truth
+from vocabfreq.measure.bench import Setup, benchmark, implementations, timing
+from vocabfreq.measure.bench.benchmark import check, truth
+from vocabfreq.measure.bench.implementations import Contender
 from vocabfreq.measure.bench.setup import DTYPES
 from vocabfreq.runtime.head import PrunedHead, prune_lm_head
 from vocabfreq.runtime.sampler import GreedySampler
@@ -86,14 +86,14 @@ def test_a_ratio_is_the_median_over_turns(monkeypatch: pytest.MonkeyPatch) -> No
         return [*(turns.get(name, [1.0, 1.0, 1.0]) for name in names), [2.0, 2.0, 2.0]]
 
     made: list[Contender] = []
-    whole = baselines.contenders
+    whole = implementations.contenders
 
     def noted(full: Tensor, head: PrunedHead, batch: int) -> list[Contender]:
         made[:] = whole(full, head, batch)
         return made
 
-    monkeypatch.setattr(runner, "contenders", noted)
-    monkeypatch.setattr(runner, "take_turns", taken)
+    monkeypatch.setattr(benchmark, "contenders", noted)
+    monkeypatch.setattr(benchmark, "take_turns", taken)
     cell = benching.run(kept).cells[0]
     first = cell.timings[0]
     assert (first.median_us, first.lowest_us, first.highest_us) == (60, 10, 200)
@@ -115,7 +115,7 @@ def test_a_ratio_is_the_median_over_turns(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("name", sorted(OTHERS | {"ours, torch"}))
 @pytest.mark.usefixtures("clocks")
 def test_a_wrong_contender_stops_it(name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = baselines.contenders
+    whole = implementations.contenders
 
     def broken(full: Tensor, head: PrunedHead, batch: int) -> list[Contender]:
         return [
@@ -125,7 +125,7 @@ def test_a_wrong_contender_stops_it(name: str, wrong: Any, monkeypatch: pytest.M
             for one in whole(full, head, batch)
         ]
 
-    monkeypatch.setattr(runner, "contenders", broken)
+    monkeypatch.setattr(benchmark, "contenders", broken)
     with pytest.raises(WrongResultError, match=f"{name} .* gave the id .*no speed is told"):
         benching.run(replace(TINY, sizes=(2,), batch_sizes=(7,)))
 
@@ -165,9 +165,9 @@ def test_a_contender_that_cannot_be_compiled_is_left_out(
     def fails(_: Tensor) -> Tensor:
         raise OSError("no compiler\nand much more")
 
-    whole = baselines.contenders
+    whole = implementations.contenders
     monkeypatch.setattr(
-        runner,
+        benchmark,
         "contenders",
         lambda *given: [Contender("c", "greedy", fails, compiled=True), *whole(*given)],
     )

@@ -27,8 +27,8 @@ from vocabfreq.errors import (
 )
 from vocabfreq.measure.eval import EvaluationError, Plan, RunResult, RunSpec, evaluate, read_prompts
 from vocabfreq.measure.eval.compare import Case, Gap, bound_of, first_differences, judged
+from vocabfreq.measure.eval.evaluation import predict
 from vocabfreq.measure.eval.plan import ENGINES, Engine, load, save
-from vocabfreq.measure.eval.report import predict
 from vocabfreq.measure.eval.sweep import sweep
 
 # A worker that knows one more engine: it counts its calls in a file and can fail, wait or differ.
@@ -36,8 +36,8 @@ FAKE = """
 import sys, time
 from pathlib import Path
 from types import ModuleType
-from vocabfreq.measure.eval import plan, processes
-from vocabfreq.measure.eval.processes import tell
+from vocabfreq.measure.eval import plan, worker
+from vocabfreq.measure.eval.worker import tell
 from vocabfreq.measure.eval.plan import RunResult
 
 def run(spec):
@@ -61,7 +61,7 @@ module = ModuleType("fake_engine")
 module.run = run
 sys.modules["fake_engine"] = module
 plan.ENGINES["fake"] = plan.Engine("fake_engine", (), "")
-sys.exit(processes.main())
+sys.exit(worker.main())
 """
 
 

@@ -284,7 +284,7 @@ def _run(plan: "Plan", work_dir: Path, plot: Path | None, quiet: bool) -> "Evalu
     from vocabfreq.cli import command_line
     from vocabfreq.measure.eval import Interrupted
     from vocabfreq.measure.eval import evaluate as evaluate_plan
-    from vocabfreq.measure.eval.picture import check_picture
+    from vocabfreq.measure.eval.plot import check_picture
 
     if plot is not None:
         check_picture(plot)
@@ -296,7 +296,7 @@ def _run(plan: "Plan", work_dir: Path, plot: Path | None, quiet: bool) -> "Evalu
 
 
 def _show(found: "Evaluation", as_json: bool, plot: Path | None, quiet: bool) -> None:
-    from vocabfreq.measure.eval.picture import save_picture
+    from vocabfreq.measure.eval.plot import save_picture
 
     if as_json:
         render.print_json(found.as_dict())

@@ -67,7 +67,7 @@ def push(
     """
     from vocabfreq.hub import contents_of
     from vocabfreq.hub.card import About
-    from vocabfreq.hub.push import MESSAGE, Place, check_place, upload
+    from vocabfreq.hub.pushing import MESSAGE, Place, check_place, upload
 
     place = Place(repo, revision, create_pr, private, message or MESSAGE)
     check_place(place)

@@ -6,8 +6,8 @@
 """
 
 from vocabfreq.hub.contents import Contents, contents_of
-from vocabfreq.hub.pull import pull
-from vocabfreq.hub.push import Pushed, push
-from vocabfreq.hub.verify import Check, verify
+from vocabfreq.hub.pulling import pull
+from vocabfreq.hub.pushing import Pushed, push
+from vocabfreq.hub.verifying import Check, verify
 
 __all__ = ["Check", "Contents", "Pushed", "contents_of", "pull", "push", "verify"]

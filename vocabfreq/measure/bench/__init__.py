@@ -14,7 +14,7 @@ from vocabfreq.storage.extras import require
 
 require("torch", "runtime")
 
-from vocabfreq.measure.bench.runner import run  # noqa: E402
+from vocabfreq.measure.bench.benchmark import run  # noqa: E402
 from vocabfreq.measure.bench.setup import Setup, usual  # noqa: E402
 from vocabfreq.measure.bench.timing import Cell, Result, Timing  # noqa: E402 (the hint comes first)
 

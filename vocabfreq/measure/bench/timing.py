@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from vocabfreq.measure.bench.baselines import Contender, Task
+from vocabfreq.measure.bench.implementations import Contender, Task
 from vocabfreq.measure.bench.setup import Machine, Setup
 
 Mode = Literal["eager", "graph"]

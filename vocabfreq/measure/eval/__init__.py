@@ -10,9 +10,9 @@ engine has to do is one function, `run(spec: RunSpec) -> RunResult`; `engines` l
 """
 
 from vocabfreq.errors import EvaluationError
+from vocabfreq.measure.eval.evaluation import Evaluation, Row, evaluate
 from vocabfreq.measure.eval.plan import Plan, RunResult, RunSpec
 from vocabfreq.measure.eval.prompts import read_prompts
-from vocabfreq.measure.eval.report import Evaluation, Row, evaluate
 from vocabfreq.measure.eval.sweep import Interrupted
 
 __all__ = [

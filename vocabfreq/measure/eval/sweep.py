@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from vocabfreq.errors import EvaluationError, RefusedError
 from vocabfreq.measure.eval.plan import Plan, RunResult, RunSpec, load, save
-from vocabfreq.measure.eval.processes import WORKER, run_child
+from vocabfreq.measure.eval.worker import WORKER, run_child
 from vocabfreq.storage.manifest import sha256_of
 
 WEIGHTS = ("*.safetensors", "*.bin")

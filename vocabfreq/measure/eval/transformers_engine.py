@@ -25,7 +25,7 @@ from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.measure.eval import models
 from vocabfreq.measure.eval.models import Cached
 from vocabfreq.measure.eval.plan import RunResult, RunSpec
-from vocabfreq.measure.eval.processes import Progress, tell
+from vocabfreq.measure.eval.worker import Progress, tell
 from vocabfreq.runtime import GreedySampler, PrunedHead, draft_chain, prune_lm_head
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from typing import Any
 from vocabfreq.checkpoints.config import kind_by_config, read_config
 from vocabfreq.errors import EvaluationError
 from vocabfreq.measure.eval.plan import Prompt, RunResult, RunSpec
-from vocabfreq.measure.eval.processes import Progress, tell
+from vocabfreq.measure.eval.worker import Progress, tell
 from vocabfreq.vllm.config import KEY
 
 

@@ -12,7 +12,7 @@ from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.frequencies.file import NAME as FREQUENCIES
 from vocabfreq.frequencies.table import FrequencyTable
 from vocabfreq.hub.contents import CONFIG, map_name
-from vocabfreq.hub.pull import fetch, listing_of
+from vocabfreq.hub.pulling import fetch, listing_of
 from vocabfreq.storage.manifest import MANIFEST, is_published, read_manifest, sha256_of
 from vocabfreq.storage.resolve import Folder, open_folder
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from vocabfreq.errors import SelectionError
 from vocabfreq.frequencies.plots import PICTURES
-from vocabfreq.measure.eval.report import Row
+from vocabfreq.measure.eval.evaluation import Row
 from vocabfreq.storage.extras import require
 
 

@@ -21,8 +21,8 @@ import numpy.typing as npt
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.measure.eval.compare import Difference, Measure, Target, judged
 from vocabfreq.measure.eval.plan import Plan, RunResult, RunSpec
-from vocabfreq.measure.eval.processes import WORKER
 from vocabfreq.measure.eval.sweep import Run, sweep
+from vocabfreq.measure.eval.worker import WORKER
 
 Steps = list[tuple[list[int], int]]
 Numbers = npt.NDArray[np.float64]

@@ -2,7 +2,7 @@
 
 How far a run is: an engine tells, its parent hears. Lines on standard output with a mark.
 
-One run in a process of its own: `python -m vocabfreq.measure.eval.processes SPEC.json OUT.json`.
+One run in a process of its own: `python -m vocabfreq.measure.eval.worker SPEC.json OUT.json`.
 
 With `--with-parent`, standard input is a pipe from the parent, and the process ends with it.
 """
@@ -52,7 +52,7 @@ def tell(text: str) -> None:
 
 Note = Callable[[str], None]
 RAISED = re.compile(r"[\w.]*(Error|Exception|Exit|Interrupt|Killed)\b")
-WORKER = (sys.executable, "-m", "vocabfreq.measure.eval.processes")
+WORKER = (sys.executable, "-m", "vocabfreq.measure.eval.worker")
 
 
 def run_child(spec: Path, out: Path, log: Path, note: Note, worker: Sequence[str]) -> str | None:

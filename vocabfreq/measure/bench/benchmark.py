@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from vocabfreq.errors import WrongResultError
-from vocabfreq.measure.bench.baselines import SEED, Contender, contenders, ids_of
+from vocabfreq.measure.bench.implementations import SEED, Contender, contenders, ids_of
 from vocabfreq.measure.bench.setup import (
     Setup,
     empty_head,
