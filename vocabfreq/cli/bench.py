@@ -68,7 +68,7 @@ def bench(
     counts = _numbers(sizes, "--sizes"), _numbers(batch_sizes, "--batch-sizes")
     from vocabfreq.measure import bench as benching
 
-    setup = benching.usual(
+    setup = benching.default_setup(
         device.value,
         hidden_size=hidden_size,
         vocab_size=vocab_size,
@@ -96,6 +96,9 @@ def _numbers(text: str | None, option: str) -> tuple[int, ...] | None:
     return tuple(dict.fromkeys(int(part) for part in parts))
 
 
+COLUMNS = ("task", "mode", "implementation")
+
+
 def _print(result: "Result") -> None:
     setup, here = result.setup, result.machine
     triton = f"triton {here.triton}" if here.triton else "no triton"
@@ -103,9 +106,19 @@ def _print(result: "Result") -> None:
     render.print_table(
         f"H = {setup.hidden_size:,}, V = {setup.vocab_size:,}, {setup.dtype}, "
         f"medians of {setup.runs} turns",
-        ["task", "mode", "contender", "K", "B", "µs", "lowest to highest", "× ours", "of copying"],
+        [
+            "task",
+            "mode",
+            "implementation",
+            "K",
+            "B",
+            "µs",
+            "lowest to highest",
+            "× ours",
+            "of copying",
+        ],
         [_row(cell, one) for cell in result.cells for one in cell.timings],
-        left=3,
+        left=len(COLUMNS),
     )
     print("All ids were checked first. × ours: its time to that of ours in the same turn.")
     speeds = [cell.copy_gb_per_s for cell in result.cells]
@@ -113,15 +126,15 @@ def _print(result: "Result") -> None:
         "of copying: the speed at which ours went through the head, to that of a large copy, "
         f"{min(speeds):,.1f} to {max(speeds):,.1f} GB/s."
     )
-    for name, why in {k: v for cell in result.cells for k, v in cell.left_out.items()}.items():
+    for name, why in {k: v for cell in result.cells for k, v in cell.skipped.items()}.items():
         print(render.clean(f"Left out: {name} ({why})."))
     if setup.device == "cpu":
         print("Figures of a GPU are missing, and none is estimated: this ran on the CPU.")
 
 
 def _row(cell: "Cell", one: "Timing") -> list[str]:
-    ratio = "" if one.contender == cell.auto else f"{one.ratios[cell.auto]:.2f}"
-    share = "" if one.share_of_copy is None else render.percent(one.share_of_copy)
-    spread = f"{one.lowest_us:,.0f} to {one.highest_us:,.0f}"
+    ratio = "" if one.implementation == cell.default else f"{one.ratios[cell.default]:.2f}"
+    share = "" if one.copy_bandwidth_share is None else render.percent(one.copy_bandwidth_share)
+    spread = f"{one.min_us:,.0f} to {one.max_us:,.0f}"
     numbers = [f"{cell.size:,}", str(cell.batch_size), f"{one.median_us:,.0f}", spread]
-    return [one.task, one.mode, one.contender, *numbers, ratio, share]
+    return [one.task, one.mode, one.implementation, *numbers, ratio, share]

@@ -1,225 +1,255 @@
-"""Checking, then measuring: from a setup to a result.
+"""Runs a benchmark: checks the ids of every implementation, then times all of them in turns."""
 
-Whether the ids of a contender are right, by logits in float64.
-"""
-
-import math
-import statistics
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
+from statistics import median
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from vocabfreq.errors import WrongResultError
-from vocabfreq.measure.bench.implementations import SEED, Contender, contenders, ids_of
+from vocabfreq.measure.bench.correctness import FullLogits, check_ids, full_logits
+from vocabfreq.measure.bench.implementations import Implementation, Task, implementations
 from vocabfreq.measure.bench.setup import (
+    Machine,
     Setup,
-    empty_head,
+    empty_weight,
+    explain_memory_errors,
     fill_random,
     fill_whole,
     machine,
-    room,
     shapes,
 )
-from vocabfreq.measure.bench.timing import (
-    Cell,
-    Result,
-    Runner,
-    large_copy,
-    modes,
-    take_turns,
-    timings,
-)
-from vocabfreq.runtime import packed_keys, reference
 from vocabfreq.runtime.head import PrunedHead
 
-BLOCK = 8192  # rows of the full head that are widened to float64 at a time
-NOISE_ERROR = 1e-3  # of noise and logits in float32, far above what was met
+Mode = Literal["eager", "graph"]
+Call = Callable[[], Tensor]
+Progress = Callable[[str], None]
+COPY_BYTES = {"cpu": 1 << 28, "cuda": 1 << 30}  # far more than a cache holds
+TURN_US, MAX_REPEATS = 2000.0, 50  # short calls are repeated within a turn
 
 
 @dataclass(frozen=True)
-class Truth:
-    """What the logits of the full head are.
+class Timing:
+    """One implementation, run in one mode.
 
     Attributes:
-        logits: float64 [B, V].
-        slack: float64 [B], by how much the logit of a right choice can be below the largest; 0
-            where every product and sum is exact.
-        exact: whether they are.
+        implementation: its name.
+        task: `greedy` or `sample`.
+        mode: `eager`, or `graph` for a replayed CUDA graph.
+        ours: whether it is an implementation of vocabfreq.
+        median_us: microseconds per call; likewise the smallest and the largest.
+        ratios: name of one of ours → this time over its time, same task and mode.
+        copy_bandwidth_share: of ours, the speed of reading the pruned head as a share of the speed
+            of a copy; None for others.
     """
 
-    logits: Tensor
-    slack: Tensor
-    exact: bool
+    implementation: str
+    task: Task
+    mode: Mode
+    ours: bool
+    median_us: float
+    min_us: float
+    max_us: float
+    ratios: dict[str, float]
+    copy_bandwidth_share: float | None
 
-    def first(self, batch: int) -> "Truth":
-        """That of the first rows of the batch."""
-        return Truth(self.logits[:batch], self.slack[:batch], self.exact)
 
+@dataclass(frozen=True)
+class Cell:
+    """All implementations at one K and B.
 
-def truth(hidden: Tensor, full: Tensor, *, exact: bool) -> Truth:
-    """Logits in float64, and the rounding bound of a choice among them.
-
-    Two logits of float32 sums are off by `H * 2**-24 * |h| * |w|` each at most, and by half a unit
-    of the dtype when they are rounded to it; twice that is allowed, since matrix libraries may add
-    parts that are rounded already.
-
-    Args:
-        hidden: [B, H].
-        full: [V, H].
-        exact: whether every product and sum is, in the dtype of both.
+    Attributes:
+        size: K.
+        batch_size: B.
+        head_bytes: of the pruned head.
+        copy_gb_per_s: of a large copy timed in the same turns, bytes read plus bytes written.
+        default: the one of ours that a sampler uses by default.
+        timings: one for each implementation and mode.
+        skipped: name of an implementation that could not run here → reason.
     """
-    wide = hidden.double()
-    logits, longest = wide.new_empty((len(hidden), len(full))), wide.new_zeros(())
-    for start in range(0, len(full), BLOCK):
-        part = full[start : start + BLOCK].double()
-        torch.mm(wide, part.T, out=logits[:, start : start + BLOCK])
-        longest = torch.maximum(longest, part.norm(dim=1).max())
-    summing = hidden.shape[1] * 2.0**-23 * wide.norm(dim=1) * longest
-    rounding = 2 * torch.finfo(full.dtype).eps * logits.abs().amax(1)
-    return Truth(logits, (summing + rounding) * (not exact), exact)
+
+    size: int
+    batch_size: int
+    head_bytes: int
+    copy_gb_per_s: float
+    default: str
+    timings: tuple[Timing, ...]
+    skipped: dict[str, str]
 
 
-def check(contender: Contender, chosen: Tensor, head: PrunedHead, known: Truth) -> None:
-    """Checks the ids of a contender.
+@dataclass(frozen=True)
+class Result:
+    """All measurements of a benchmark; nothing is estimated."""
 
-    Of exact logits ours has to give the ids of `reference`, others one of the largest; of rounded
-    ones the logit has to be within the bound. A draw of ours is compared with the largest sum of
-    logit and noise, one of others only has to be a kept id.
+    setup: Setup
+    machine: Machine
+    cells: tuple[Cell, ...]
 
-    Args:
-        contender: whose they are.
-        chosen: target ids, int64 [B].
-        head: K rows.
-        known: of the same B rows.
-
-    Raises:
-        WrongResultError: an id is wrong.
-    """
-    scores = _scores(contender, head, known)
-    got = scores.gather(1, chosen.clamp(0, head.rows - 1)[:, None])[:, 0]
-    outside = (chosen < 0) | (chosen >= head.rows)
-    low = got < scores.amax(1) - _slack(contender, known)
-    wrong = outside | ~(got > -math.inf) | low
-    if known.exact and contender.task == "greedy" and contender.backend:
-        wrong |= chosen != _lowest(head, known)
-    if wrong.any():
-        row = int(wrong.nonzero()[0, 0])
-        raise WrongResultError(
-            f"{contender.name} ({contender.task}) gave the id {int(chosen[row])} for row {row} of "
-            f"{len(chosen)}, K = {len(head.weight):,}, with the score {float(got[row]):g}",
-            expected=f"the id {int(scores[row].argmax())} with {float(scores[row].amax()):g}, or "
-            "one as good: no speed is told of wrong answers",
-        )
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
 
 
-def _scores(contender: Contender, head: PrunedHead, known: Truth) -> Tensor:
-    """By what a contender has to choose, float64 [B, V], -inf where an id is not kept."""
-    if contender.whole:
-        return known.logits
-    ids = ids_of(head)
-    kept = known.logits[:, ids]
-    if contender.task == "sample" and contender.backend:
-        seed, step = torch.tensor([[SEED], [0]], device=ids.device)
-        rows = torch.arange(len(kept), device=ids.device)[:, None]
-        kept = kept + reference.gumbel(seed, step, rows, ids)
-    return torch.full_like(known.logits, -math.inf).index_copy_(1, ids, kept)
+@dataclass(frozen=True)
+class Runner:
+    """An implementation that is ready to run in a mode; `call` gives target ids, int64 [B]."""
 
-
-def _slack(contender: Contender, known: Truth) -> Tensor | float:
-    """By how much the score of a right id can be below the largest, float64 [B] or one number."""
-    if contender.task == "greedy":
-        return known.slack
-    return known.slack + NOISE_ERROR if contender.backend else math.inf
-
-
-def _lowest(head: PrunedHead, known: Truth) -> Tensor:
-    """The ids of `reference`, of a tie the lowest, int64 [B]."""
-    ids = ids_of(head)
-    return packed_keys.ids_of(reference.greedy_logits(known.logits[:, ids].float(), ids))
-
-
-Note = Callable[[str], None]
+    implementation: Implementation
+    mode: Mode
+    call: Call
 
 
 @torch.no_grad()
-def run(setup: Setup, note: Note = lambda _: None) -> Result:
-    """Checks, then measures.
+def run(setup: Setup, progress: Progress = lambda _: None) -> Result:
+    """Checks ids, then measures.
 
     Args:
-        setup: what.
-        note: is told how far it is.
+        setup: shapes, dtype and device.
+        progress: called with a line of text before each part.
 
     Raises:
-        HeadError: it does not fit into memory.
-        WrongResultError: an id is wrong.
+        HeadError: the tensors do not fit into memory.
+        WrongResultError: an implementation gives a wrong id.
     """
-    random = torch.Generator(setup.device).manual_seed(0)
-    with room(setup):
-        full = empty_head(setup)
-        note(f"checking ids on a head of whole numbers, {full.nbytes / 1e6:,.0f} MB")
-        _check_whole(full, setup, random)
-        note("making a head of random numbers")
-        hidden = fill_random(full, setup, random)
-        cells = _cells(full, hidden, setup, note)
-    return Result(setup, machine(setup.device), cells)
+    random, cells = torch.Generator(setup.device).manual_seed(0), []
+    with explain_memory_errors(setup):
+        weight = empty_weight(setup)
+        progress(f"checking ids on a head of whole numbers, {weight.nbytes / 1e6:,.0f} MB")
+        _check_exactly(weight, setup, random)
+        progress("making a head of random numbers")
+        hidden = fill_random(weight, setup, random)
+        logits = full_logits(hidden, weight, exact=False)
+        for head, batch in shapes(setup, weight):
+            progress(f"K = {len(head.weight):,}, B = {batch}: checking, then {setup.runs} turns")
+            cells.append(_cell(setup, weight, head, hidden[:batch], logits.first(batch)))
+    return Result(setup, machine(setup.device), tuple(cells))
 
 
-def _check_whole(full: Tensor, setup: Setup, random: torch.Generator) -> None:
-    """Compiled contenders wait for the random numbers, on which each shape is compiled once."""
-    hidden = fill_whole(full, setup, random)
-    known = truth(hidden, full, exact=True)
-    for head, batch in shapes(setup, full):
-        for one in contenders(full, head, batch):
+def _check_exactly(weight: Tensor, setup: Setup, random: torch.Generator) -> None:
+    """Compiled ones are checked on the random numbers only: each shape is compiled once."""
+    hidden = fill_whole(weight, setup, random)
+    logits = full_logits(hidden, weight, exact=True)
+    for head, batch in shapes(setup, weight):
+        for one in implementations(weight, head, batch):
             if not one.compiled:
-                check(one, one.call(hidden[:batch]), head, known.first(batch))
-
-
-def _cells(full: Tensor, hidden: Tensor, setup: Setup, note: Note) -> tuple[Cell, ...]:
-    """Each K at each B; full is [V, H], hidden [largest B, H]."""
-    known, cells = truth(hidden, full, exact=False), []
-    for head, batch in shapes(setup, full):
-        note(f"K = {len(head.weight):,}, B = {batch}: checking, then {setup.runs} turns")
-        ready, left_out = _ready(full, head, hidden[:batch])
-        _check_ready(ready, head, known.first(batch))
-        cells.append(_cell(setup, head, batch, ready, left_out))
-    return tuple(cells)
-
-
-def _ready(full: Tensor, head: PrunedHead, hidden: Tensor) -> tuple[list[Runner], dict[str, str]]:
-    """Every contender in every mode, warm, and those that cannot run here."""
-    ready, left_out = [], {}
-    if full.is_cuda:
-        torch.compiler.reset()  # each shape is compiled anew, none counts as a recompilation
-    for one in contenders(full, head, len(hidden)):
-        try:
-            ready += modes(one, hidden)
-        except Exception as error:
-            if not one.compiled:  # a compiler may be missing or broken; all else has to run
-                raise
-            left_out[one.name] = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-    return ready, left_out
-
-
-def _check_ready(ready: list[Runner], head: PrunedHead, known: Truth) -> None:
-    for one in ready:
-        check(one.contender, one.call().clone(), head, known)
+                check_ids(one, one.draft(hidden[:batch]), head, logits.first(batch))
 
 
 def _cell(
-    setup: Setup, head: PrunedHead, batch: int, ready: list[Runner], left_out: dict[str, str]
+    setup: Setup, weight: Tensor, head: PrunedHead, hidden: Tensor, logits: FullLogits
 ) -> Cell:
-    copy, moved = large_copy(setup.device)
-    *taken, copies = take_turns([*(one.call for one in ready), copy], setup)
-    speed = moved / statistics.median(copies)  # bytes a microsecond, so MB a second
-    times = list(zip(ready, taken, strict=True))
+    """Checks and times one K at one B; hidden is [B, H]."""
+    runners, skipped = _runners(weight, head, hidden)
+    for runner in runners:
+        check_ids(runner.implementation, runner.call().clone(), head, logits)
+    copy, copied_bytes = _large_copy(setup.device)
+    *times, copy_times = take_turns([*(runner.call for runner in runners), copy], setup)
+    bytes_per_us, head_bytes = copied_bytes / median(copy_times), head.weight.nbytes
     return Cell(
         size=len(head.weight),
-        batch_size=batch,
-        head_bytes=head.weight.nbytes,
-        copy_gb_per_s=speed / 1e3,
-        auto=ready[-1].contender.name,
-        timings=timings(times, head.weight.nbytes / speed),
-        left_out=left_out,
+        batch_size=len(hidden),
+        head_bytes=head_bytes,
+        copy_gb_per_s=bytes_per_us / 1e3,
+        default=runners[-1].implementation.name,
+        timings=_timings(runners, times, head_bytes / bytes_per_us),
+        skipped=skipped,
     )
+
+
+def _runners(
+    weight: Tensor, head: PrunedHead, hidden: Tensor
+) -> tuple[list[Runner], dict[str, str]]:
+    """Every implementation in every mode, warm, and the reasons of those that cannot run here."""
+    runners, skipped = [], {}
+    if weight.is_cuda:
+        torch.compiler.reset()  # each shape is compiled anew, none counts as a recompilation
+    for one in implementations(weight, head, len(hidden)):
+        call = partial(one.draft, hidden)
+        try:
+            call()
+            runners.append(Runner(one, "eager", call))
+            if hidden.is_cuda and one.graph:
+                runners.append(Runner(one, "graph", _captured(call)))
+        except Exception as error:
+            if not one.compiled:  # a compiler may be missing or broken; all else has to run
+                raise
+            skipped[one.name] = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    return runners, skipped
+
+
+def _captured(call: Call) -> Call:
+    """The same call as a CUDA graph."""
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call] # torch does not annotate it
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            call()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        ids = call()
+
+    def replay() -> Tensor:
+        graph.replay()
+        return ids
+
+    return replay
+
+
+def _large_copy(device: str) -> tuple[Call, int]:
+    """A copy far larger than a cache, and its bytes, read plus written."""
+    old = torch.ones(COPY_BYTES[device], dtype=torch.uint8, device=device)
+    new = torch.empty_like(old)
+    return lambda: new.copy_(old), 2 * old.nbytes
+
+
+def take_turns(calls: list[Call], setup: Setup) -> list[list[float]]:
+    """Microseconds of each call in each turn; each turn begins with another call."""
+    clock = _clock_gpu if setup.device == "cuda" else _clock_cpu
+    for _ in range(setup.warmups):
+        once = [clock(call, 1) for call in calls]
+    repeats = [min(max(round(TURN_US / us), 1), MAX_REPEATS) for us in once]
+    times: list[list[float]] = [[] for _ in calls]
+    for turn in range(setup.runs):
+        for step in range(len(calls)):
+            index = (turn + step) % len(calls)
+            times[index].append(clock(calls[index], repeats[index]))
+    return times
+
+
+def _clock_cpu(call: Call, repeats: int) -> float:
+    start = time.perf_counter()
+    for _ in range(repeats):
+        call()
+    return (time.perf_counter() - start) * 1e6 / repeats
+
+
+def _clock_gpu(call: Call, repeats: int) -> float:
+    event = partial(torch.cuda.Event, enable_timing=True)
+    start, end = event(), event()
+    torch.cuda.synchronize()
+    start.record()
+    for _ in range(repeats):
+        call()
+    end.record()
+    torch.cuda.synchronize()
+    return float(start.elapsed_time(end)) * 1e3 / repeats
+
+
+def _timings(runners: list[Runner], times: list[list[float]], copy_us: float) -> tuple[Timing, ...]:
+    """One for each runner; reading the pruned head at the speed of a copy takes `copy_us`."""
+    timings = []
+    for runner, us in zip(runners, times, strict=True):
+        one, group = runner.implementation, (runner.implementation.task, runner.mode)
+        ratios = {
+            other.implementation.name: median(a / b for a, b in zip(us, other_us, strict=True))
+            for other, other_us in zip(runners, times, strict=True)
+            if other.implementation.ours and (other.implementation.task, other.mode) == group
+        }
+        share = copy_us / median(us) if one.ours else None
+        spread = median(us), min(us), max(us)
+        timings.append(Timing(one.name, *group, one.ours, *spread, ratios, share))
+    return tuple(timings)
