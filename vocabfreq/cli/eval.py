@@ -31,7 +31,7 @@ def numbers_of(text: str, option: str) -> tuple[int, ...]:
 
 
 def sizes_of(text: str) -> tuple[Any, ...]:
-    """Whole numbers, `full` or `ids` between commas; each an `evaluation.plan.Size`."""
+    """Whole numbers, `full` or `ids` between commas; each an `eval.plan.Size`."""
     parts = [part.strip() for part in text.split(",")]
     if not all(p in ("full", "ids") or (p.isascii() and p.isdigit() and int(p)) for p in parts):
         raise typer.BadParameter(
@@ -95,14 +95,14 @@ def _measured(row: "Row") -> list[str]:
 
 def _compared(row: "Row") -> list[str]:
     coverage = NONE if row.coverage is None else render.percent(row.coverage)
-    ratios = [_number(value, 2) for value in (row.to_vanilla, row.to_unpruned)]
+    ratios = [_number(value, 2) for value in (row.speedup_vs_vanilla, row.speedup_vs_unpruned)]
     return [*_run_cells(row), coverage, _predicted(row), *ratios, _output(row)]
 
 
 def _predicted(row: "Row") -> str:
     if row.prediction is None:
         return NONE
-    return f"{row.prediction.length:.2f}{' !' if row.prediction.off else ''}"
+    return f"{row.prediction.acceptance_length:.2f}{' !' if row.prediction.deviates else ''}"
 
 
 def _output(row: "Row") -> str:
@@ -110,7 +110,7 @@ def _output(row: "Row") -> str:
         return "FAILED"
     if not row.compared:
         return NONE
-    wrong = sum(not difference.innocent for difference in row.differences)
+    wrong = sum(not difference.near_tie for difference in row.differences)
     if wrong:
         return f"DIFFERS ({wrong})"
     return f"near-ties ({len(row.differences)})" if row.differences else "same"
@@ -122,20 +122,22 @@ def _remarks(row: "Row") -> list[str]:
     lines = [f"{name}: {_told(difference)}" for difference in row.differences]
     if row.error is not None:
         lines.append(f"{name}: FAILED: {row.error}")
-    if row.prediction is not None and row.prediction.off:
+    if row.prediction is not None and row.prediction.deviates:
         lines.append(
-            f"{name}: ! predicted {row.prediction.length:.2f}, further from what was measured "
-            f"than two standard errors ({row.prediction.two_errors:.2f})"
+            f"{name}: ! predicted {row.prediction.acceptance_length:.2f}, further from what was "
+            f"measured than two standard errors ({row.prediction.two_standard_errors:.2f})"
         )
     return lines
 
 
 def _told(one: "Difference") -> str:
-    at = f"prompt {one.prompt}, token {one.position}: {one.ours} instead of {one.vanilla}"
-    if one.gap is None:
-        return f"{at}; DIFFERS, gap not measured ({one.why})"
-    kind = "a near-tie" if one.innocent else "DIFFERS"
-    return f"{at}; {kind}, logit gap {one.gap:.4g} (near-ties: up to {one.bound:.4g})"
+    at = f"prompt {one.prompt}, token {one.position}: {one.actual} instead of {one.expected}"
+    if one.logit_gap is None:
+        return f"{at}; DIFFERS, gap not measured ({one.reason})"
+    kind = "a near-tie" if one.near_tie else "DIFFERS"
+    return (
+        f"{at}; {kind}, logit gap {one.logit_gap:.4g} (near-ties: up to {one.near_tie_limit:.4g})"
+    )
 
 
 def _number(value: float | None, digits: int) -> str:
@@ -284,10 +286,10 @@ def _run(plan: "Plan", work_dir: Path, plot: Path | None, quiet: bool) -> "Evalu
     from vocabfreq.cli import command_line
     from vocabfreq.measure.eval import Interrupted
     from vocabfreq.measure.eval import evaluate as evaluate_plan
-    from vocabfreq.measure.eval.plot import check_picture
+    from vocabfreq.measure.eval.plot import check_plot_path
 
     if plot is not None:
-        check_picture(plot)
+        check_plot_path(plot)
     try:
         return evaluate_plan(plan, work_dir, lambda text: render.note(text, quiet=quiet))
     except Interrupted as stop:
@@ -296,12 +298,12 @@ def _run(plan: "Plan", work_dir: Path, plot: Path | None, quiet: bool) -> "Evalu
 
 
 def _show(found: "Evaluation", as_json: bool, plot: Path | None, quiet: bool) -> None:
-    from vocabfreq.measure.eval.plot import save_picture
+    from vocabfreq.measure.eval.plot import save_plot
 
     if as_json:
         render.print_json(found.as_dict())
     else:
         print_evaluation(found)
     if plot is not None:
-        save_picture(found.rows, plot)
+        save_plot(found.rows, plot)
         render.note(f"Drew {plot}.", quiet=quiet)

@@ -1,13 +1,12 @@
-"""A run in a child process: started, listened to, and ended with whoever waits for it.
+"""One run in a process of its own: the side of the parent, and the process itself.
 
-How far a run is: an engine tells, its parent hears. Lines on standard output with a mark.
+    python -m vocabfreq.measure.eval.worker SPEC.json RESULT.json
 
-One run in a process of its own: `python -m vocabfreq.measure.eval.worker SPEC.json OUT.json`.
-
-With `--with-parent`, standard input is a pipe from the parent, and the process ends with it.
+The process reports progress in marked lines on standard output; all else that it prints goes to a
+log. Its standard input is a pipe from the parent. When that closes, because the parent was
+interrupted or is gone, the process ends, and with it those that an engine has started.
 """
 
-import contextlib
 import os
 import re
 import signal
@@ -15,133 +14,101 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
 
 from vocabfreq.errors import VocabfreqError
-from vocabfreq.measure.eval.plan import RunSpec, load, runner_of, save
+from vocabfreq.measure.eval.plan import RunSpec, load, run_spec, save
 
+COMMAND = (sys.executable, "-m", "vocabfreq.measure.eval.worker")
 MARK = "vocabfreq-eval: "
-WITH_PARENT = "--with-parent"  # tells a worker that its standard input is its parent's pipe
-EVERY = 10.0  # seconds
+INTERVAL = 10.0  # seconds between two reports of `PromptProgress`
+Progress = Callable[[str], None]
+_EXCEPTION = re.compile(r"[\w.]*(Error|Exception|Exit|Interrupt|Killed)\b")
 
 
-class Progress:
-    """Tells how many prompts are done, at most every ten seconds, so that logs stay short."""
-
-    def __init__(self, total: int) -> None:
-        """Starts the clock."""
-        self._total, self._told = total, time.monotonic()
-
-    def done(self, prompts: int) -> None:
-        """So many prompts are done."""
-        now = time.monotonic()
-        if now - self._told >= EVERY:
-            self._told = now
-            tell(f"{prompts} of {self._total} prompts")
-
-
-def tell(text: str) -> None:
-    """Says something to whoever started this process."""
-    sys.stdout.write(f"{MARK}{text}\n")
-    sys.stdout.flush()
-
-
-Note = Callable[[str], None]
-RAISED = re.compile(r"[\w.]*(Error|Exception|Exit|Interrupt|Killed)\b")
-WORKER = (sys.executable, "-m", "vocabfreq.measure.eval.worker")
-
-
-def run_child(spec: Path, out: Path, log: Path, note: Note, worker: Sequence[str]) -> str | None:
-    """Runs a spec in a fresh process.
+def run_in_process(
+    spec: Path, out: Path, log: Path, progress: Progress, command: Sequence[str] = COMMAND
+) -> str | None:
+    """Runs a spec in a fresh process, which ends with this call.
 
     Args:
         spec: file of the spec.
         out: where the result goes.
-        log: where all that the process prints goes.
-        note: is told how far it is.
-        worker: the command, which gets the two files as arguments.
+        log: where everything goes that the process prints.
+        progress: called with each report.
+        command: of the process; gets the two files as arguments.
 
     Returns:
-        What went wrong, in words; None where the result is there.
+        Why it failed; None where the result is there.
     """
-    command = [*worker, str(spec), str(out), WITH_PARENT]
-    with log.open("w", encoding="utf-8") as written:
-        child = subprocess.Popen(
-            command,
+    with (
+        log.open("w", encoding="utf-8") as log_file,
+        subprocess.Popen(
+            [*command, str(spec), str(out)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=written,
+            stderr=log_file,
             start_new_session=True,  # Ctrl-C is the parent's alone
             encoding="utf-8",
             errors="replace",
-        )
-        with child, _ended(child):
-            assert child.stdout is not None
-            _listen(child.stdout, written, note)
-            code = child.wait()
-    return None if code == 0 and out.exists() else _what_went_wrong(log, code)
+        ) as process,
+    ):
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith(MARK):
+                progress(line.removeprefix(MARK).rstrip("\n"))
+            else:
+                log_file.write(line)
+                log_file.flush()
+        code = process.wait()
+    return None if code == 0 and out.exists() else _failure(log, code)
 
 
-def _listen(lines: IO[str], log: IO[str], note: Note) -> None:
-    """Progress is told, the rest is logged."""
-    for line in lines:
-        if line.startswith(MARK):
-            note(line.removeprefix(MARK).rstrip("\n"))
-        else:
-            log.write(line)
-            log.flush()
+def _failure(log: Path, code: int) -> str:
+    """Our own error if the log has one, else the last exception, else the last line.
 
-
-@contextlib.contextmanager
-def _ended(child: "subprocess.Popen[str]") -> Iterator[None]:
-    """Whatever happens here, the child and its own children do not outlive it."""
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            _kill(child)
-        raise
-
-
-def _kill(child: "subprocess.Popen[str]") -> None:
-    if hasattr(os, "killpg"):
-        os.killpg(child.pid, signal.SIGKILL)
-    else:
-        child.kill()
-
-
-def _what_went_wrong(log: Path, code: int) -> str:
-    """Our own error where there is one, else what Python says last of all, else the last line.
-
-    What the child printed may be read, and so logged, after its traceback.
+    What the process printed may be read, and so logged, after its traceback.
     """
     lines = [line for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
     ours = [n for n, line in enumerate(lines) if line.startswith("error: ")]
     if ours:
         return "; ".join(lines[ours[-1] :]).removeprefix("error: ")
-    ended = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
-    raised = [line for line in lines if RAISED.match(line)]
-    last = f": {(raised or lines)[-1].strip()[:200]}" if lines else ""
-    return f"{ended}{last} (all of it: {log})"
+    status = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
+    exceptions = [line for line in lines if _EXCEPTION.match(line)]
+    last = f": {(exceptions or lines)[-1].strip()[:200]}" if lines else ""
+    return f"{status}{last} (full log: {log})"
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Runs a spec and writes the result, whole or not at all.
+def report(text: str) -> None:
+    """Reports progress to the parent."""
+    sys.stdout.write(f"{MARK}{text}\n")
+    sys.stdout.flush()
 
-    Returns:
-        The exit code.
-    """
-    given = sys.argv[1:] if arguments is None else arguments
-    if WITH_PARENT in given:
-        threading.Thread(target=_end_with_parent, daemon=True).start()
-    spec, out = (Path(name) for name in given if name != WITH_PARENT)
+
+class PromptProgress:
+    """Reports how many prompts are done, at most every ten seconds, to keep logs short."""
+
+    def __init__(self, total: int) -> None:
+        """Starts the clock."""
+        self._total, self._reported = total, time.monotonic()
+
+    def done(self, prompts: int) -> None:
+        """So many prompts are done."""
+        now = time.monotonic()
+        if now - self._reported >= INTERVAL:
+            self._reported = now
+            report(f"{prompts} of {self._total} prompts")
+
+
+def main() -> int:
+    """Runs a spec and writes the result, atomically; returns the exit code."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    spec_path, out = map(Path, sys.argv[1:])
     try:
-        wanted = load(spec, RunSpec)
-        result = runner_of(wanted.engine)(wanted)
+        result = run_spec(load(spec_path, RunSpec))
         save(out, replace(result, ended_at=datetime.now(UTC).isoformat(timespec="seconds")))
     except VocabfreqError as error:
         sys.stderr.write(f"error: {error}\n")
@@ -150,10 +117,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _end_with_parent() -> None:
-    """Reads until the parent is gone, then ends this process and those that an engine started."""
+    """Waits for the end of standard input, then ends this process and its children."""
     while os.read(0, 4096):
         pass
-    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():  # a group of our own
+    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():  # a group of its own
         os.killpg(os.getpgrp(), signal.SIGKILL)
     os._exit(1)
 
