@@ -66,18 +66,17 @@ def push(
     The login is that of the Hub's client: hf auth login, or HF_TOKEN.
     """
     from vocabfreq.hub import contents_of
-    from vocabfreq.hub.card import About
-    from vocabfreq.hub.pushing import MESSAGE, Place, check_place, upload
+    from vocabfreq.hub.card import CardInfo
+    from vocabfreq.hub.pushing import MESSAGE, PushOptions, upload
 
-    place = Place(repo, revision, create_pr, private, message or MESSAGE)
-    check_place(place)
-    contents = contents_of(file, About(repo, licence, base_model), size)
+    options = PushOptions(repo, revision, create_pr, private, message or MESSAGE)
+    contents = contents_of(file, CardInfo(repo, licence, base_model), size)
     for remark in contents.remarks:
         render.note(f"note: {remark}", quiet=quiet)
     if dry_run:
         _rehearse(contents, Path(repo.partition("/")[2]), as_json, quiet)
         return
-    pushed = upload(contents, place)
+    pushed = upload(contents, options)
     if as_json:
         render.print_json(_as_dict(pushed))
     elif not quiet:

@@ -28,6 +28,6 @@ def verify(
     else:
         for check in checks:
             word = "ok " if check.ok else "BAD"
-            print(render.clean(f"{word}  {check.what}: {check.found}"))
+            print(render.clean(f"{word}  {check.name}: {check.detail}"))
         print(render.clean(f"{source}: {'all is as it should be' if good else 'do not use it'}"))
     raise typer.Exit(0 if good else 1)

@@ -1,6 +1,7 @@
-"""`pull`: a published repo into the local cache or a folder, every byte checked.
+"""`pull`: downloads a published repo into the cache or a folder, and checks every byte.
 
-What a repo says that it holds, looked at before anything is fetched.
+Names and sizes are checked before anything is downloaded, then the bytes against `SHA256SUMS`, then
+the structure of the frequency file.
 """
 
 from collections.abc import Mapping
@@ -24,12 +25,41 @@ from vocabfreq.storage.resolve import Folder, open_folder, unreachable
 MAX_FILES = 10_000
 
 
+def pull(repo: str, out: str | Path | None = None, *, force: bool = False) -> Path:
+    """Downloads a published repo; files that its manifest does not name are left out.
+
+    The revision is resolved to a commit once.
+
+    Args:
+        repo: `owner/name[@revision]`.
+        out: a folder to write into; None leaves the files in the client's cache.
+        force: replace other files of the same names in `out`.
+
+    Returns:
+        The folder, `out` or in the cache.
+
+    Raises:
+        FileFormatError: there is no such repo, or its files do not match its manifest.
+        OverwriteError: other files are in the way.
+    """
+    if Path(repo).exists():
+        raise FileFormatError(f"{repo!r} is a local path", expected="owner/name[@revision]")
+    folder = open_folder(repo, FileFormatError)
+    if folder.repo is None:
+        raise FileFormatError(f"{repo!r} is a local folder", expected="owner/name[@revision]")
+    paths = fetch(folder, list_repo(folder))
+    FrequencyTable.load(paths[FREQUENCIES])
+    if out is None:
+        return paths[FREQUENCIES].parent
+    return _copy(paths, Path(out), force)
+
+
 @dataclass(frozen=True)
 class Listing:
-    """Names, sizes and sums.
+    """Names, sizes and hashes of the files of a commit.
 
     Attributes:
-        sizes: name → bytes, of every file of the commit.
+        sizes: name → bytes, of every file.
         sums: name → sha256, of the files that the manifest names and that a push makes.
     """
 
@@ -37,13 +67,13 @@ class Listing:
     sums: Mapping[str, str]
 
 
-def listing_of(folder: Folder) -> Listing:
+def list_repo(folder: Folder) -> Listing:
     """Lists a repo and reads its manifest.
 
     Raises:
-        FileFormatError: no repo of ours, names that leave the folder, sizes beyond reason.
+        FileFormatError: no repo of ours, names that leave the folder, or sizes above the limits.
     """
-    sizes = _sizes(folder)
+    sizes = _file_sizes(folder)
     for name in (MANIFEST, FREQUENCIES):
         if name not in sizes:
             raise FileFormatError(
@@ -64,87 +94,58 @@ def listing_of(folder: Folder) -> Listing:
     return Listing(sizes, sums)
 
 
-def _sizes(folder: Folder) -> dict[str, int]:
-    try:
-        entries = _entries(folder)
-    except Exception as failure:  # the client's errors share no base from version to version
-        raise unreachable(folder.name, failure, FileFormatError) from None
-    bad = [name for name in entries if leaves_folder(name)]
-    if bad or len(entries) > MAX_FILES:
-        told = f"a file called {bad[0]!r}" if bad else f"{len(entries):,} files"
-        raise FileFormatError(
-            f"{folder.name} has {told}",
-            expected=f"names inside the folder, at most {MAX_FILES:,}; nothing was fetched",
-        )
-    return entries
-
-
-def _entries(folder: Folder) -> dict[str, int]:
-    """Name → size; from the cache where the client is told to stay offline."""
+def _file_sizes(folder: Folder) -> dict[str, int]:
+    """Name → bytes; from the cache where the client is offline."""
     from huggingface_hub import HfApi, constants
 
-    if constants.HF_HUB_OFFLINE:
-        return _cached(folder)
-    tree: Any = HfApi().list_repo_tree(str(folder.repo), revision=folder.revision, recursive=True)
-    return {entry.path: entry.size for entry in tree if hasattr(entry, "size")}
+    try:
+        if constants.HF_HUB_OFFLINE:
+            sizes = _cached_sizes(folder)
+        else:
+            tree: Any = HfApi().list_repo_tree(
+                str(folder.repo), revision=folder.revision, recursive=True
+            )
+            sizes = {entry.path: entry.size for entry in tree if hasattr(entry, "size")}
+    except Exception as error:  # the client's errors share no base from version to version
+        raise unreachable(folder.name, error, FileFormatError) from None
+    bad = [name for name in sizes if leaves_folder(name)]
+    if bad or len(sizes) > MAX_FILES:
+        found = f"a file called {bad[0]!r}" if bad else f"{len(sizes):,} files"
+        raise FileFormatError(
+            f"{folder.name} has {found}",
+            expected=f"names inside the folder, at most {MAX_FILES:,}; nothing was fetched",
+        )
+    return sizes
 
 
-def _cached(folder: Folder) -> dict[str, int]:
-    path = folder.file(MANIFEST)
-    root = None if path is None else path.parent
-    files = [] if root is None else [p for p in root.rglob("*") if p.is_file()]
-    return {p.relative_to(root).as_posix(): p.stat().st_size for p in files if root is not None}
-
-
-def pull(repo: str, out: str | Path | None = None, *, force: bool = False) -> Path:
-    """Fetches a published repo.
-
-    The revision is resolved to a commit once. Names and sizes are looked at before anything is
-    fetched, then the bytes against `SHA256SUMS`, then the frequency file against itself. Files that
-    the manifest does not name are not fetched.
-
-    Args:
-        repo: `owner/name[@revision]`.
-        out: a folder to write into; None leaves the files in the client's cache.
-        force: replace other files of the same names in `out`.
-
-    Returns:
-        The folder, `out` or in the cache.
-
-    Raises:
-        FileFormatError: there is no such repo, or its files are not what it says.
-        OverwriteError: other files are in the way.
-    """
-    if Path(repo).exists():
-        raise FileFormatError(f"{repo!r} is a local path", expected="owner/name[@revision]")
-    folder = open_folder(repo, FileFormatError)
-    if folder.repo is None:
-        raise FileFormatError(f"{repo!r} is a local folder", expected="owner/name[@revision]")
-    paths = fetch(folder, listing_of(folder))
-    FrequencyTable.load(paths[FREQUENCIES])
-    if out is None:
-        return paths[FREQUENCIES].parent
-    return _copied(paths, Path(out), force)
+def _cached_sizes(folder: Folder) -> dict[str, int]:
+    manifest = folder.file(MANIFEST)
+    if manifest is None:
+        return {}
+    root = manifest.parent
+    files = [path for path in root.rglob("*") if path.is_file()]
+    return {path.relative_to(root).as_posix(): path.stat().st_size for path in files}
 
 
 def fetch(folder: Folder, listing: Listing) -> dict[str, Path]:
-    """Local paths of the files of a manifest, and of the manifest; each is what it says.
+    """Downloads the manifest and the files that it names; name → local path.
 
     Raises:
         FileFormatError: bytes that differ from the manifest; names the file.
     """
-    paths = {name: folder.file(name) for name in (MANIFEST, *listing.sums)}
-    missing = [name for name, path in paths.items() if path is None]
-    if missing:
-        raise FileFormatError(f"{folder.name} has no file {missing[0]!r}, which {MANIFEST} names")
-    found = {name: path for name, path in paths.items() if path is not None}
+    paths: dict[str, Path] = {}
+    for name in (MANIFEST, *listing.sums):
+        path = folder.file(name)
+        if path is None:
+            raise FileFormatError(f"{folder.name} has no file {name!r}, which {MANIFEST} names")
+        paths[name] = path
     for name in listing.sums:
-        folder.compare(found[name], name)
-    return found
+        folder.compare(paths[name], name)
+    return paths
 
 
-def _copied(paths: dict[str, Path], out: Path, force: bool) -> Path:
-    """Copies into a folder; looks for what is in the way before it writes."""
+def _copy(paths: dict[str, Path], out: Path, force: bool) -> Path:
+    """Copies into a folder; other files in the way are found before anything is written."""
     for name, path in paths.items():
         there = out / name
         if there.exists() and not force and there.read_bytes() != path.read_bytes():
