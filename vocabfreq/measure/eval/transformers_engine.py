@@ -193,5 +193,5 @@ def _notes(spec: RunSpec, tokenizer: Any) -> list[str]:
     if chats and not getattr(tokenizer, "chat_template", None):
         notes.append("the tokenizer has no chat template: chats were given as plain text")
     if spec.drafter is not None and spec.self_drafting:
-        notes.append("the target drafts for itself: acceptance is that of a perfect drafter")
+        notes.append("the target drafts for itself: acceptance is what a perfect drafter would get")
     return notes
