@@ -3,8 +3,8 @@
     python benchmarks/bench_sampler.py [--device auto] [--batch-sizes 1,8,64] [--runs 10]
 
 Defaults are those of the budgets: V = 128,256, K = 32,768, bf16, B = 1, 8 and 64; H = 2,048 on a
-CPU, 4,096 on a GPU. What is timed and how is told in vocabfreq/benching: all ids are checked first,
-contenders take turns, a ratio is the median over turns. Ours is what a sampler takes by default.
+CPU, 4,096 on a GPU. vocabfreq/measure/bench measures: all ids are checked first, implementations
+are timed in turns, a ratio is the median over turns. Ours is what a sampler uses by default.
 Without a GPU its rows are missing; nothing is estimated.
 """
 
@@ -47,11 +47,12 @@ def rows(result: Result) -> list[Row]:
     setup, made = result.setup, []
     for cell in result.cells:
         for one in cell.timings:
-            if one.contender != cell.auto:
+            if one.implementation != cell.default:
                 wanted = None if one.ours else wanted_ratio(setup, cell, one)
-                made.append(Row(cell, one, one.ratios[cell.auto], wanted))
+                made.append(Row(cell, one, one.ratios[cell.default], wanted))
             else:
-                made.append(Row(cell, one, one.share_of_copy, wanted_share(setup, cell, one), True))
+                share = one.copy_bandwidth_share
+                made.append(Row(cell, one, share, wanted_share(setup, cell, one), True))
     return made
 
 
@@ -70,12 +71,12 @@ def wanted_ratio(setup: Setup, cell: Cell, one: Timing) -> float | None:
     if not has_budgets(setup, cell):
         return None
     if setup.device == "cpu":
-        return CPU.get((one.contender, batch)) if greedy else None
+        return CPU.get((one.implementation, batch)) if greedy else None
     if not greedy:
         return 1.5
-    if one.mode == "graph" and one.contender == SCATTER:
+    if one.mode == "graph" and one.implementation == SCATTER:
         return 1.5
-    if one.mode == "graph" and one.contender in OFFSET:
+    if one.mode == "graph" and one.implementation in OFFSET:
         return 1.25 if batch <= 8 else 1.15
     return None
 
@@ -94,8 +95,8 @@ def line(row: Row) -> str:
     if row.wanted is not None and row.got is not None:
         verdict = "met" if row.got >= row.wanted else "missed"
     cells = [
-        one.task, one.mode, one.contender, f"{cell.size:,}", str(cell.batch_size),
-        f"{one.median_us:,.0f}", f"{one.lowest_us:,.0f}-{one.highest_us:,.0f}", told,
+        one.task, one.mode, one.implementation, f"{cell.size:,}", str(cell.batch_size),
+        f"{one.median_us:,.0f}", f"{one.min_us:,.0f}-{one.max_us:,.0f}", told,
         "" if row.wanted is None else f"≥ {row.wanted:g}", verdict,
     ]  # fmt: skip
     return f"| {' | '.join(cells)} |"
@@ -108,13 +109,15 @@ def report(result: Result, others: float | None) -> None:
     print(f"{here.device}, torch {here.torch}, {triton}, {here.threads} threads;")
     print(f"V = {setup.vocab_size:,}, H = {setup.hidden_size:,}, {setup.dtype}, ", end="")
     print(f"{setup.runs} turns; all ids were checked first.\n")
-    print("| task | mode | contender | K | B | median µs | range | its time / ours | wanted | |")
+    print(
+        "| task | mode | implementation | K | B | median µs | range | its time / ours | wanted | |"
+    )
     print("|---|---|---|---:|---:|---:|---:|---:|---:|---|")
     for row in rows(result):
         print(line(row))
     speeds = ", ".join(f"{cell.copy_gb_per_s:,.1f}" for cell in result.cells)
     print(f"\nCopies in the same turns: {speeds} GB/s, bytes read plus bytes written.")
-    left_out = {name: why for cell in result.cells for name, why in cell.left_out.items()}
+    left_out = {name: why for cell in result.cells for name, why in cell.skipped.items()}
     for name, why in left_out.items():
         print(f"Left out: {name} ({why}).")
     if others is not None:
@@ -130,7 +133,7 @@ def numbers(text: str) -> tuple[int, ...]:
 
 def asked(given: dict[str, Any]) -> Setup:
     """What the options say; H is that of the budgets where it is not given."""
-    setup = bench.usual(**given)
+    setup = bench.default_setup(**given)
     if given["hidden_size"] is not None:
         return setup
     return replace(setup, hidden_size=HIDDEN[setup.device])

@@ -301,7 +301,7 @@ def test_what_looks_like_a_file_is_not_looked_for(
     counter("org/lines")  # so that the tokenizer is known
     hub.requests.clear()
     assert f"no file matches {path!r}" in counter.error(path)
-    assert not [asked for asked in hub.requests if "data/" in asked]
+    assert not [request for request in hub.requests if "data/" in request]
 
 
 def test_specs_that_are_local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,8 +89,8 @@ def test_rate_limits_and_stumbles_are_waited_out(
     for name, status in zip(names[1::2], itertools.cycle([429, 503, 500]), strict=False):
         headers = {"Retry-After": "1"} if status == 429 else {}
         server.faults.append(Fault(reads(name), status=status, times=1, headers=headers))
-    code, told = build(run, spec, "out", workers=1)  # the client tells when it waits
-    assert code == 0, told
+    code, err = build(run, spec, "out", workers=1)  # the client tells when it waits
+    assert code == 0, err
     assert all(fault.times == 0 for fault in server.faults)
     assert (tmp_path / "out").read_bytes() == want
 
@@ -109,15 +109,15 @@ def test_a_lasting_fault_names_its_shard_and_keeps_the_others(
     names = NAMES if spec == "org/many" else LINES
     # The columns are looked up in the first file; that one is left alone.
     server.faults.append(Fault(reads(names[-1]), status=status))
-    code, told = build(run, spec, "out", workers=1)
+    code, err = build(run, spec, "out", workers=1)
     assert code == 1
-    assert names[-1] in told
-    assert str(status) in told
+    assert names[-1] in err
+    assert str(status) in err
     assert parts(tmp_path) == len(names) - 1
     assert not (tmp_path / "out").exists()
     server.faults.clear()
-    code, told = build(run, spec, "out")
-    assert (code, told) == (
+    code, err = build(run, spec, "out")
+    assert (code, err) == (
         0,
         f"{len(names) - 1} of {len(names)} shards were counted by an earlier run\n",
     )
@@ -142,14 +142,14 @@ def test_a_login_that_expires_in_the_middle_loses_nothing(
         return len(seen) > (len(names) + 1) // 2
 
     server.faults.append(Fault(expired, status=401))
-    code, told = build(run, spec, "out", workers=1)
+    code, err = build(run, spec, "out", workers=1)
     assert code == 1
-    assert "401" in told
+    assert "401" in err
     kept = parts(tmp_path)
     assert 0 < kept < len(names)
     server.faults.clear()
-    code, told = build(run, spec, "out")
-    assert (code, told) == (0, f"{kept} of {len(names)} shards were counted by an earlier run\n")
+    code, err = build(run, spec, "out")
+    assert (code, err) == (0, f"{kept} of {len(names)} shards were counted by an earlier run\n")
     assert (tmp_path / "out").read_bytes() == want
 
 

@@ -17,7 +17,7 @@ HERE = str(Path(__file__).parent)
 DRIVER = """
 import contextlib, io, json, sys, traceback
 import importlib
-push = importlib.import_module("vocabfreq.hub.push")
+push = importlib.import_module("vocabfreq.hub.pushing")
 push.DELAYS = (0.05,) * 4
 
 def run(words):

@@ -133,7 +133,7 @@ class Fault:
         times: how often, None for always.
         after: the request is carried out first; then `status` is answered, or without a status the
             connection is cut before any reply.
-        content: the body that is sent. Its length is told truly (Content-Length, X-Linked-Size),
+        content: the body that is sent. Content-Length and X-Linked-Size give its real length,
             while ETag and X-Linked-ETag stay those of the real content.
         headers: sent besides, or instead of those of the same name (`{"Retry-After": "1"}`).
     """
@@ -169,8 +169,8 @@ class RefusedError(Exception):
 
     def __init__(self, status: int, message: str, **headers: str) -> None:
         super().__init__(message)
-        told = {name.replace("_", "-"): value for name, value in headers.items()}
-        self.reply = json_reply({"error": message}, status, {"X-Error-Message": message} | told)
+        extra = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.reply = json_reply({"error": message}, status, {"X-Error-Message": message} | extra)
 
 
 class MissingError(RefusedError):
@@ -258,9 +258,9 @@ class HubServer:
 
     def answer(self, request: Request) -> tuple[Reply, Fault | None]:
         """The reply to a request, and what is to go wrong with it."""
-        asked = f"{request.method} {request.path}"
+        line = f"{request.method} {request.path}"
         with self._lock:
-            self.requests.append(asked)
+            self.requests.append(line)
             fault = self._fault(request)
         if fault is None:
             reply = self._carry_out(request)
@@ -344,8 +344,8 @@ def info(hub: HubServer, request: Request) -> Reply:
             sibling |= {"blobId": found.pop("oid")} | found
             if "lfs" in found:
                 sibling["lfs"] = found["lfs"] | {"sha256": found["lfs"]["oid"]}
-    told = {"id": request.part["name"], "sha": sha, "private": repo.private, "siblings": siblings}
-    return json_reply(told | {"xetEnabled": True})  # by which a client before 1.0 chooses
+    found = {"id": request.part["name"], "sha": sha, "private": repo.private, "siblings": siblings}
+    return json_reply(found | {"xetEnabled": True})  # by which a client before 1.0 chooses
 
 
 def refs(hub: HubServer, request: Request) -> Reply:
@@ -426,10 +426,10 @@ def resolve(hub: HubServer, request: Request) -> Reply:
 
 def _ranged(reply: Reply, wanted: str) -> Reply:
     """The part of a reply that a `Range` header asks for."""
-    asked = _RANGE.fullmatch(wanted)
-    if asked is None or reply.status != 200 or "Accept-Ranges" not in reply.headers:
+    match = _RANGE.fullmatch(wanted)
+    if match is None or reply.status != 200 or "Accept-Ranges" not in reply.headers:
         return reply
-    first, last, size = asked[1], asked[2], len(reply.body)
+    first, last, size = match[1], match[2], len(reply.body)
     start = int(first) if first else max(size - int(last), 0)
     stop = min(int(last) + 1, size) if first and last else size
     if start >= stop:

@@ -78,14 +78,14 @@ def commits(hub: HubServer, repo: str = REPO) -> list[str]:
 
 
 def on(method: str, part: str) -> Any:
-    return lambda asked, path: asked == method and part in path
+    return lambda used, path: used == method and part in path
 
 
-def pushed(cli: HubCli, file: Path, *words: str) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(
-        cli.good("push", file, REPO, "--size", "260", "--json", *words)
+def pushed(cli: HubCli, file: Path, *options: str) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads(
+        cli.good("push", file, REPO, "--size", "260", "--json", *options)
     )
-    return told
+    return result
 
 
 def test_the_whole_round(hub: HubServer, either: HubCli, tmp_path: Path) -> None:
@@ -100,10 +100,10 @@ def test_the_whole_round(hub: HubServer, either: HubCli, tmp_path: Path) -> None
     table = FrequencyTable.load(built)
     assert table.tokenizer.revision == commit
 
-    told = pushed(either, built)
-    assert told["changed"] and set(told["files"]) == NAMES
-    assert set(hub.repos["model", REPO].commits[told["commit"]]) == NAMES | {".gitattributes"}
-    card = hub.repos["model", REPO].commits[told["commit"]]["README.md"].decode()
+    result = pushed(either, built)
+    assert result["changed"] and set(result["files"]) == NAMES
+    assert set(hub.repos["model", REPO].commits[result["commit"]]) == NAMES | {".gitattributes"}
+    card = hub.repos["model", REPO].commits[result["commit"]]["README.md"].decode()
     for part in ("base_model: org/target", "- org/chats", f"org/target@{commit}", "| chats |"):
         assert part in card
     assert str(tmp_path) not in card
@@ -118,7 +118,7 @@ def test_the_whole_round(hub: HubServer, either: HubCli, tmp_path: Path) -> None
     assert len(ids) == 260
 
     hub.add("model", REPO, {"README.md": b"the branch goes on"})
-    pinned = f"{REPO}@{told['commit']}"
+    pinned = f"{REPO}@{result['commit']}"
     either.good("pull", pinned, "-o", tmp_path / "pulled")
     again = FrequencyTable.load(tmp_path / "pulled/vocab_freq.safetensors")
     assert (again.counts == table.counts).all() and (again.heldout == table.heldout).all()
@@ -164,12 +164,12 @@ def test_h1_a_commit_that_nobody_confirmed_is_not_made_twice(
     hub: HubServer, cli: HubCli, file: Path, status: int | None
 ) -> None:
     hub.faults = [Fault(on("POST", "/commit/"), status=status, after=True, times=1)]
-    told = pushed(cli, file)
+    result = pushed(cli, file)
     assert commits(hub) == ["Publish token frequencies"]
-    assert told["commit"] == hub.repos["model", REPO].refs["main"]
+    assert result["commit"] == hub.repos["model", REPO].refs["main"]
 
 
-def test_h1_a_hub_that_stays_away_is_worded(hub: HubServer, cli: HubCli, file: Path) -> None:
+def test_h1_a_hub_that_stays_away_is_reported(hub: HubServer, cli: HubCli, file: Path) -> None:
     hub.faults = [Fault(on("POST", "/commit/"), status=503)]
     done = cli("push", file, REPO, "--size", "260")
     assert done.status == 1
@@ -195,15 +195,15 @@ def test_h1_a_branch_that_moved_is_left_alone(hub: HubServer, cli: HubCli, file:
     assert repo.commits[repo.refs["main"]] == others
 
 
-@pytest.mark.parametrize(("token", "said"), [(None, "not logged in"), ("bad", "(401)")])
+@pytest.mark.parametrize(("token", "message"), [(None, "not logged in"), ("bad", "(401)")])
 def test_h1_without_a_login(
-    hub: HubServer, file: Path, tmp_path: Path, token: str | None, said: str
+    hub: HubServer, file: Path, tmp_path: Path, token: str | None, message: str
 ) -> None:
     stranger = HubCli(hub, tmp_path / "home", token)
     done = stranger("push", file, REPO, "--size", "260")
     stranger.close()
     assert done.status == 1
-    assert said in done.err and "hf auth login" in done.err
+    assert message in done.err and "hf auth login" in done.err
     assert hub.repos == {}
 
 
@@ -228,8 +228,8 @@ def test_branches_and_pull_requests(hub: HubServer, cli: HubCli, file: Path) -> 
     repo = hub.repos["model", REPO]
     assert "freq_261.pt" in repo.commits[repo.refs["next"]]
     assert "freq_261.pt" not in repo.commits[repo.refs["main"]]
-    told = pushed(cli, file, "--create-pr", "--size", "262")
-    assert "/discussions/1" in told["url"]
+    result = pushed(cli, file, "--create-pr", "--size", "262")
+    assert "/discussions/1" in result["url"]
     assert "freq_262.pt" not in repo.commits[repo.refs["main"]]
 
 
@@ -265,27 +265,27 @@ def test_a_dry_run_sends_nothing_and_leaves_the_card(
 
 def spoiled(hub: HubServer, cli: HubCli, file: Path, **files: bytes) -> None:
     """A good repo of which some files are others, and the manifest is as it was."""
-    told = pushed(cli, file)
-    held = hub.repos["model", REPO].commits[told["commit"]]
+    result = pushed(cli, file)
+    held = hub.repos["model", REPO].commits[result["commit"]]
     hub.add("model", REPO, held | {name.replace("__", "."): data for name, data in files.items()})
 
 
-@pytest.mark.parametrize("how", ["pull", "verify", "load", "map"])
+@pytest.mark.parametrize("reader", ["pull", "verify", "load", "map"])
 def test_h2_other_bytes_than_the_manifest_says(
-    hub: HubServer, cli: HubCli, file: Path, how: str
+    hub: HubServer, cli: HubCli, file: Path, reader: str
 ) -> None:
     other = bytearray(file.read_bytes())
     other[-1] ^= 1
     ids = hub.repos
     spoiled(hub, cli, file, vocab_freq__safetensors=bytes(other), freq_260__pt=b"PK other")
     assert ids is hub.repos
-    if how in ("pull", "verify"):
-        done = cli(how, REPO)
+    if reader in ("pull", "verify"):
+        done = cli(reader, REPO)
         text = done.err + done.out
         assert done.status == 1
     else:
-        name = REPO if how == "load" else f"{REPO}/freq_260.pt"
-        text = cli.value(f"__import__('hubwords').error_of({name!r}, {how!r})")
+        name = REPO if reader == "load" else f"{REPO}/freq_260.pt"
+        text = cli.value(f"__import__('hubwords').error_of({name!r}, {reader!r})")
     assert "by the SHA256SUMS of commit" in text
     assert "has sha256" in text
 
@@ -299,14 +299,14 @@ def test_h2_a_length_other_than_announced(hub: HubServer, cli: HubCli, file: Pat
 
 
 def test_h3_a_file_name_that_leaves_the_folder(hub: HubServer, cli: HubCli, file: Path) -> None:
-    told = pushed(cli, file)
-    held = hub.repos["model", REPO].commits[told["commit"]]
+    result = pushed(cli, file)
+    held = hub.repos["model", REPO].commits[result["commit"]]
     hub.add("model", REPO, held | {"../x": b"out"})
     hub.requests.clear()
     done = cli("pull", REPO)
     assert done.status == 1
     assert "a file called '../x'" in done.err and "nothing was fetched" in done.err
-    assert not [asked for asked in hub.requests if "resolve" in asked]
+    assert not [request for request in hub.requests if "resolve" in request]
 
 
 def test_h3_a_manifest_that_leaves_the_folder(hub: HubServer, cli: HubCli, file: Path) -> None:
@@ -354,8 +354,8 @@ def test_offline_what_was_fetched_before_is_enough(
     hub: HubServer, file: Path, tmp_path: Path
 ) -> None:
     online = HubCli(hub, tmp_path / "home")
-    told = pushed(online, file)
-    pinned = f"{REPO}@{told['commit']}"
+    result = pushed(online, file)
+    pinned = f"{REPO}@{result['commit']}"
     online.good("pull", pinned)
     online.close()
     hub.requests.clear()
@@ -369,13 +369,15 @@ def test_offline_what_was_fetched_before_is_enough(
 
 def test_a_name_out_of_a_file_cannot_write_the_card(tok: Path, tmp_path: Path) -> None:
     from vocabfreq import Source
-    from vocabfreq.hub.card import About
+    from vocabfreq.hub.card import CardInfo
     from vocabfreq.hub.contents import contents_of
 
     evil = "a|b\n# Heading <script>`x`\x1b[2J```\n---"
     (tmp_path / "a.txt").write_text("the abc")
     count([Source(evil, str(tmp_path / "a.txt"))], str(tok)).save(tmp_path / "f.safetensors")
-    card = contents_of(tmp_path / "f.safetensors", About("o/n"), [260]).files["README.md"].decode()
+    card = (
+        contents_of(tmp_path / "f.safetensors", CardInfo("o/n"), [260]).files["README.md"].decode()
+    )
     assert "\x1b" not in card and "\n# Heading" not in card
     parts = card.split("```")
     assert len(parts) % 2 == 1
@@ -385,10 +387,10 @@ def test_a_name_out_of_a_file_cannot_write_the_card(tok: Path, tmp_path: Path) -
 
 
 def test_the_same_file_gives_the_same_bytes(file: Path) -> None:
-    from vocabfreq.hub.card import About
+    from vocabfreq.hub.card import CardInfo
     from vocabfreq.hub.contents import contents_of
 
-    first, again = (contents_of(file, About(REPO), [260]).files for _ in range(2))
+    first, again = (contents_of(file, CardInfo(REPO), [260]).files for _ in range(2))
     assert first == again
 
 
@@ -402,8 +404,8 @@ def test_a_push_takes_away_the_maps_of_the_one_before(
     hub: HubServer, cli: HubCli, file: Path
 ) -> None:
     pushed(cli, file)
-    told = json.loads(cli.good("push", file, REPO, "--size", "261", "--json"))
-    names = set(hub.repos["model", REPO].commits[told["commit"]])
+    result = json.loads(cli.good("push", file, REPO, "--size", "261", "--json"))
+    names = set(hub.repos["model", REPO].commits[result["commit"]])
     assert "freq_261.pt" in names and "freq_260.pt" not in names
     assert len(commits(hub)) == 2
 
@@ -421,32 +423,32 @@ def test_private_on_a_public_repo_is_refused(hub: HubServer, cli: HubCli, file: 
     [b"{", b"[]", b"null", b'{"sizes": 5}', b'{"sizes": [{}]}', b"\xff\xfe", b"[" * 10_000, b"{}"],
     ids=range(8),
 )
-def test_verify_words_a_config_that_lies(file: Path, tmp_path: Path, config: bytes) -> None:
+def test_verify_reports_a_wrong_config(file: Path, tmp_path: Path, config: bytes) -> None:
     from vocabfreq.hub import verify
-    from vocabfreq.hub.card import About
+    from vocabfreq.hub.card import CardInfo
     from vocabfreq.hub.contents import contents_of
     from vocabfreq.storage.manifest import make_manifest
 
-    files = contents_of(file, About(REPO), [260]).files | {"config.json": config}
+    files = contents_of(file, CardInfo(REPO), [260]).files | {"config.json": config}
     files["SHA256SUMS"] = make_manifest({n: d for n, d in files.items() if n != "SHA256SUMS"})
     (tmp_path / "repo").mkdir()
     for name, data in files.items():
         (tmp_path / "repo" / name).write_bytes(data)
     last = verify(tmp_path / "repo")[-1]
-    assert not last.ok and "config.json" in last.found
+    assert not last.ok and "config.json" in last.detail
 
 
 def test_verify_reads_every_token_map(file: Path, tmp_path: Path) -> None:
     from vocabfreq.hub import verify
-    from vocabfreq.hub.card import About
+    from vocabfreq.hub.card import CardInfo
     from vocabfreq.hub.contents import contents_of
 
     (tmp_path / "repo").mkdir()
-    for name, data in contents_of(file, About(REPO), [260]).files.items():
+    for name, data in contents_of(file, CardInfo(REPO), [260]).files.items():
         (tmp_path / "repo" / name).write_bytes(data)
     assert all(check.ok for check in verify(tmp_path / "repo"))
     (tmp_path / "repo/freq_100.pt").write_bytes(b"of another count")
-    assert "does not name it" in verify(tmp_path / "repo")[-1].found
+    assert "does not name it" in verify(tmp_path / "repo")[-1].detail
 
 
 @pytest.mark.parametrize("field", ["tokenizer", "file"])
@@ -454,7 +456,7 @@ def test_local_paths_are_not_published(file: Path, field: str) -> None:
     import msgspec
 
     from vocabfreq.errors import RefusedError
-    from vocabfreq.hub.card import About
+    from vocabfreq.hub.card import CardInfo
     from vocabfreq.hub.contents import contents_of
 
     table = FrequencyTable.load(file)
@@ -465,19 +467,19 @@ def test_local_paths_are_not_published(file: Path, field: str) -> None:
         meta = replace(table.meta, sources=(replace(table.sources[0], files=(path,)),))
     FrequencyTable(table.counts, table.heldout, meta).save(file)
     with pytest.raises(RefusedError, match="local path '/home/alice/secret'"):
-        contents_of(file, About(REPO), [260])
+        contents_of(file, CardInfo(REPO), [260])
 
 
 def test_the_command_in_a_card_is_one_command(tok: Path, tmp_path: Path) -> None:
     import shlex
 
     from vocabfreq import Source
-    from vocabfreq.hub.card import command
+    from vocabfreq.hub.card import build_command
 
     (tmp_path / "a.txt").write_text("the abc")
     name = "a```; touch PWNED #"
     table = count([Source(name, str(tmp_path / "a.txt"))], str(tok))
-    words = shlex.split(command(table))
+    words = shlex.split(build_command(table))
     assert f"{name.replace('`', ' ')}=a.txt" in words
     assert words[-2:] == ["-o", "vocab_freq.safetensors"]
 

@@ -169,8 +169,8 @@ def test_what_is_pushed_can_be_read(
 
 def test_how_large_files_travel(client: Client, repo: Repo, folder: Path, hub: HubServer) -> None:
     push(client, folder)
-    assert any("xet-write-token" in asked for asked in hub.requests) == client.xet
-    assert any("PUT" in asked for asked in hub.requests) == (not client.xet)
+    assert any("xet-write-token" in request for request in hub.requests) == client.xet
+    assert any("PUT" in request for request in hub.requests) == (not client.xet)
     assert bool(repo.xet) == client.xet
     code = "[(f.path, f.lfs and f.lfs.sha256, f.size) for f in api.list_repo_tree('org/pushed')]"
     assert sorted(client(code))[1:] == sorted(

@@ -26,24 +26,30 @@ from vocabfreq.errors import (
     VocabfreqError,
 )
 from vocabfreq.measure.eval import EvaluationError, Plan, RunResult, RunSpec, evaluate, read_prompts
-from vocabfreq.measure.eval.compare import Case, Gap, bound_of, first_differences, judged
+from vocabfreq.measure.eval.compare import (
+    Alternatives,
+    LogitGap,
+    compare_outputs,
+    first_differences,
+    near_tie_limit,
+)
+from vocabfreq.measure.eval.evaluation import predict
 from vocabfreq.measure.eval.plan import ENGINES, Engine, load, save
-from vocabfreq.measure.eval.report import predict
 from vocabfreq.measure.eval.sweep import sweep
 
-# A worker that knows one more engine: it counts its calls in a file and can fail, wait or differ.
+# A worker with one more engine, which logs its calls to a file and can fail, wait or differ.
 FAKE = """
 import sys, time
 from pathlib import Path
 from types import ModuleType
-from vocabfreq.measure.eval import plan, processes
-from vocabfreq.measure.eval.processes import tell
+from vocabfreq.measure.eval import plan, worker
+from vocabfreq.measure.eval.worker import report
 from vocabfreq.measure.eval.plan import RunResult
 
 def run(spec):
     with open(spec.options["calls"], "a") as calls:
         print(spec.label, file=calls)
-    tell("warm")
+    report("warm")
     print("a library says this")
     if spec.method == spec.options.get("fails"):
         raise RuntimeError("out of memory")
@@ -55,18 +61,18 @@ def run(spec):
     numbers = dict(drafts=2, draft_tokens=6, accepted=3, accepted_per_position=[2, 1, 0],
         draft_seconds_per_step=0.01, target_seconds_per_forward=0.1) if spec.drafter else {}
     return RunResult(outputs, [[1, 2]] * len(outputs), 2.0 if spec.drafter else 4.0,
-        drafted=steps, notes=["fake"], versions={"fake": "1"}, **numbers)
+        draft_steps=steps, notes=["fake"], versions={"fake": "1"}, **numbers)
 
 module = ModuleType("fake_engine")
 module.run = run
 sys.modules["fake_engine"] = module
 plan.ENGINES["fake"] = plan.Engine("fake_engine", (), "")
-sys.exit(processes.main())
+sys.exit(worker.main())
 """
 
 
 @pytest.fixture
-def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setitem(ENGINES, "fake", Engine("fake_engine", (), ""))
     script = tmp_path / "fake_worker.py"
     script.write_text(FAKE)
@@ -97,8 +103,8 @@ def calls(plan: Plan) -> list[str]:
     return Path(plan.options["calls"]).read_text().splitlines()
 
 
-def no_gap(cases: Any) -> list[Gap]:
-    return [Gap(0.25, 0.5) for _ in cases]
+def no_gap(alternatives: Any) -> list[LogitGap]:
+    return [LogitGap(0.25, 0.5) for _ in alternatives]
 
 
 # Prompts
@@ -121,17 +127,17 @@ def test_each_kind_of_prompt_is_read(lines: Lines) -> None:
     )
 
 
-def test_a_chat_without_an_answer_is_asked_as_a_whole(lines: Lines) -> None:
-    asked = [{"role": "user", "content": "a"}]
-    assert read_prompts(lines({"messages": asked})) == (asked,)
+def test_a_chat_without_an_answer_is_a_prompt(lines: Lines) -> None:
+    chat = [{"role": "user", "content": "a"}]
+    assert read_prompts(lines({"messages": chat})) == (chat,)
 
 
-def test_a_limit_stops_before_later_lines_are_looked_at(lines: Lines) -> None:
+def test_a_limit_stops_before_later_lines_are_read(lines: Lines) -> None:
     assert read_prompts(lines({"text": "t"}, "broken"), limit=1) == ("t",)
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("{", "line 2 is no JSON"),
         (b"\xff", "line 2 is no JSON"),
@@ -141,15 +147,15 @@ def test_a_limit_stops_before_later_lines_are_looked_at(lines: Lines) -> None:
         ({"turns": [3]}, "line 2: 'turns' holds 3"),
         ({"text": " "}, "line 2: 'text' holds ' '"),
         ({"messages": [{"role": "user"}]}, "line 2: 'messages' is"),
-        ({"messages": [{"role": "assistant", "content": "a"}]}, "line 2: nothing stands before"),
+        ({"messages": [{"role": "assistant", "content": "a"}]}, "line 2: no message before"),
     ],
 )
-def test_a_line_that_is_no_prompt_is_named(lines: Lines, line: Any, told: str) -> None:
-    with pytest.raises(SourceError, match=told):
+def test_a_line_that_is_no_prompt_is_named(lines: Lines, line: Any, message: str) -> None:
+    with pytest.raises(SourceError, match=message):
         read_prompts(lines({"text": "good"}, line))
 
 
-def test_no_prompts_and_no_file_are_told(lines: Lines, tmp_path: Path) -> None:
+def test_no_prompts_and_no_file_are_errors(lines: Lines, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="has no prompts"):
         read_prompts(lines())
     with pytest.raises(SourceError, match="No such file"):
@@ -161,7 +167,7 @@ def test_no_prompts_and_no_file_are_told(lines: Lines, tmp_path: Path) -> None:
 
 def test_specs_and_results_survive_json(tmp_path: Path) -> None:
     spec = RunSpec("fake", "t", prompts=("a", [{"role": "user", "content": "b"}]), options={"x": 1})
-    result = RunResult([[1]], [[2]], 0.5, drafted=[([1, 2], 1)], accepted_per_position=[1, 0])
+    result = RunResult([[1]], [[2]], 0.5, draft_steps=[([1, 2], 1)], accepted_per_position=[1, 0])
     save(tmp_path / "a", spec)
     save(tmp_path / "b", result)
     assert load(tmp_path / "a", RunSpec) == spec
@@ -194,7 +200,7 @@ def test_the_numbers_of_a_result() -> None:
 
 
 def test_a_plan_is_the_product_of_its_lists_with_vanilla_once_a_batch_size(
-    worker: list[str], plan: Plan
+    command: list[str], plan: Plan
 ) -> None:
     specs = replace(plan, spec_tokens=(1, 3), batch_sizes=(1, 8)).specs()
     assert [s.label for s in specs[:5]] == [
@@ -209,8 +215,8 @@ def test_a_plan_is_the_product_of_its_lists_with_vanilla_once_a_batch_size(
     assert len(replace(plan, drafter=None).specs()) == 1
 
 
-def test_what_cannot_be_run_is_refused_before_anything_is(
-    worker: list[str], plan: Plan, monkeypatch: pytest.MonkeyPatch
+def test_impossible_plans_are_refused_before_anything_runs(
+    command: list[str], plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(EvaluationError, match="sizes without a vocabulary"):
         replace(plan, vocab=None, sizes=(8,)).specs()
@@ -220,7 +226,7 @@ def test_what_cannot_be_run_is_refused_before_anything_is(
         replace(plan, drafter="self").specs()
     with pytest.raises(EvaluationError, match="engine 'none'"):
         replace(plan, engine="none").specs()
-    monkeypatch.setitem(ENGINES, "fake", Engine("m", (), "", largest_batch=1))
+    monkeypatch.setitem(ENGINES, "fake", Engine("m", (), "", max_batch_size=1))
     with pytest.raises(EvaluationError, match="batch size 8 with --engine fake; expected at most"):
         replace(plan, batch_sizes=(1, 8)).specs()
     monkeypatch.setitem(ENGINES, "fake", Engine("m", ("no_such_package",), "pip it"))
@@ -231,58 +237,71 @@ def test_what_cannot_be_run_is_refused_before_anything_is(
 # The sweep
 
 
-def test_a_sweep_gives_the_table(worker: list[str], plan: Plan, tmp_path: Path) -> None:
+def test_a_sweep_gives_the_table(command: list[str], plan: Plan, tmp_path: Path) -> None:
     notes: list[str] = []
-    found = evaluate(plan, tmp_path / "parts", notes.append, worker, no_gap)
+    found = evaluate(plan, tmp_path / "parts", notes.append, command, no_gap)
     vanilla, pruned, full = found.rows
-    assert (vanilla.method, vanilla.tokens_per_second, vanilla.to_vanilla) == ("vanilla", 2.0, 1.0)
-    assert (pruned.method, pruned.size, pruned.rows, pruned.coverage) == ("fr-spec", 4, 10, 0.8)
-    assert (full.method, full.size, full.to_unpruned) == ("draft model", None, 1.0)
+    assert (vanilla.method, vanilla.tokens_per_second, vanilla.speedup_vs_vanilla) == (
+        "vanilla",
+        2.0,
+        1.0,
+    )
+    assert (pruned.method, pruned.size, pruned.vocab_size, pruned.coverage) == (
+        "fr-spec",
+        4,
+        10,
+        0.8,
+    )
+    assert (full.method, full.size, full.speedup_vs_unpruned) == ("draft model", None, 1.0)
     for row in (pruned, full):
         assert (row.acceptance_length, row.acceptance_per_position) == (2.5, (1.0, 0.5, 0.0))
-        assert (row.tokens_per_second, row.seconds, row.to_vanilla) == (4.0, 2.0, 2.0)
+        assert (row.tokens_per_second, row.seconds, row.speedup_vs_vanilla) == (4.0, 2.0, 2.0)
         assert row.forward_ratio == pytest.approx(0.1)
         assert (row.depth, row.branching, row.compared, row.differences) == (3, 1, True, ())
-    assert pruned.prediction is not None and pruned.prediction.length == 2.0  # 6 is not kept
+    assert (
+        pruned.prediction is not None and pruned.prediction.acceptance_length == 2.0
+    )  # 6 is not kept
     assert found.ok and found.notes == ("fake",) and found.versions == {"fake": "1"}
     assert "[1/3] vanilla, B = 1: warm" in notes
     assert any("2.50 tokens a step, 4.0 tok/s" in note for note in notes)
 
 
-def test_finished_runs_are_not_run_again(worker: list[str], plan: Plan, tmp_path: Path) -> None:
-    first = sweep(plan, tmp_path / "parts", worker=worker)
-    again = sweep(plan, tmp_path / "parts", worker=worker)
+def test_finished_runs_are_not_run_again(command: list[str], plan: Plan, tmp_path: Path) -> None:
+    first = sweep(plan, tmp_path / "parts", command=command)
+    again = sweep(plan, tmp_path / "parts", command=command)
     assert [run.resumed for run in first + again] == [False] * 3 + [True] * 3
     assert [run.result for run in again] == [run.result for run in first]
     assert len(calls(plan)) == 3
-    sweep(replace(plan, spec_tokens=(3, 1)), tmp_path / "parts", worker=worker)
+    sweep(replace(plan, spec_tokens=(3, 1)), tmp_path / "parts", command=command)
     assert len(calls(plan)) == 5  # only the new ones
 
 
 def test_a_changed_vocabulary_or_damaged_result_is_run_again(
-    worker: list[str], plan: Plan, tmp_path: Path, small_vocab: Path
+    command: list[str], plan: Plan, tmp_path: Path, small_vocab: Path
 ) -> None:
-    sweep(plan, tmp_path / "parts", worker=worker)
+    sweep(plan, tmp_path / "parts", command=command)
     DraftVocab.from_ids([5, 7], rows=10).save(small_vocab)
-    runs = sweep(replace(plan), tmp_path / "parts", worker=worker)
+    runs = sweep(replace(plan), tmp_path / "parts", command=command)
     assert [run.resumed for run in runs] == [True, False, True]
     for path in (tmp_path / "parts").glob("*.json"):
         if not path.name.endswith(".spec.json"):
             path.write_text("{")
-    assert not any(run.resumed for run in sweep(plan, tmp_path / "parts", worker=worker))
+    assert not any(run.resumed for run in sweep(plan, tmp_path / "parts", command=command))
 
 
 def test_speeds_of_an_earlier_command_are_marked(
-    worker: list[str], plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: list[str], plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parts = tmp_path / "parts"
-    first = evaluate(plan, parts, worker=worker, measure=no_gap)
+    first = evaluate(plan, parts, command=command, measure=no_gap)
     eval_command.print_evaluation(first)
     assert " *" not in capsys.readouterr().out and first.notes == ("fake",)
     assert not any(row.resumed for row in first.rows)
-    found = evaluate(replace(plan, spec_tokens=(3, 1)), parts, worker=worker, measure=no_gap)
+    found = evaluate(replace(plan, spec_tokens=(3, 1)), parts, command=command, measure=no_gap)
     assert [row.resumed for row in found.rows] == [True] * 3 + [False] * 2
-    assert found.notes[-1].startswith(f"* 3 of 5 runs are of an earlier command, ended {date()}")
+    assert found.notes[-1].startswith(
+        f"* 3 of 5 runs were measured by an earlier command, ended {date()}"
+    )
     assert str(parts) in found.notes[-1]
     eval_command.print_evaluation(found)
     assert capsys.readouterr().out.count("0 *") == 3
@@ -294,7 +313,7 @@ def date() -> str:
 
 
 def test_another_tokenizer_is_refused_before_anything_runs(
-    worker: list[str], plan: Plan, tmp_path: Path, tok: Path
+    command: list[str], plan: Plan, tmp_path: Path, tok: Path
 ) -> None:
     other = tmp_path / "other.safetensors"
     DraftVocab.from_ids([5, 7], rows=265, tokenizer="0" * 64).save(other)
@@ -304,71 +323,71 @@ def test_another_tokenizer_is_refused_before_anything_runs(
     (target / "tokenizer.json").write_bytes((tok / "tokenizer.json").read_bytes())
     mixed = replace(plan, target=str(target), vocab=str(other))
     with pytest.raises(MismatchError, match="--allow-other-tokenizer"):
-        evaluate(mixed, tmp_path / "parts", worker=worker, measure=no_gap)
+        evaluate(mixed, tmp_path / "parts", command=command, measure=no_gap)
     assert not Path(plan.options["calls"]).exists()
     allowed = replace(mixed, allow_other_tokenizer=True)
-    found = evaluate(allowed, tmp_path / "parts", worker=worker, measure=no_gap)
+    found = evaluate(allowed, tmp_path / "parts", command=command, measure=no_gap)
     assert any("see that the same tokens have the same ids" in note for note in found.notes)
     assert len(calls(plan)) == 3
 
 
 def test_a_failed_run_is_named_and_the_rest_goes_on(
-    worker: list[str], plan: Plan, tmp_path: Path
+    command: list[str], plan: Plan, tmp_path: Path
 ) -> None:
     broken = replace(plan, options={**plan.options, "fails": "fr-spec"})
-    found = evaluate(broken, tmp_path / "parts", worker=worker, measure=no_gap)
+    found = evaluate(broken, tmp_path / "parts", command=command, measure=no_gap)
     assert [row.error is None for row in found.rows] == [True, False, True]
-    assert "exit code 1: RuntimeError: out of memory (all of it:" in str(found.rows[1].error)
+    assert "exit code 1: RuntimeError: out of memory (full log:" in str(found.rows[1].error)
     assert not found.ok
-    assert evaluate(broken, tmp_path / "parts", worker=worker).resumed == 2
+    assert evaluate(broken, tmp_path / "parts", command=command).resumed == 2
     assert len(calls(plan)) == 4  # the failed one twice
 
 
 def test_outputs_that_differ_fail_unless_they_are_near_ties(
-    worker: list[str], plan: Plan, tmp_path: Path
+    command: list[str], plan: Plan, tmp_path: Path
 ) -> None:
-    asked: list[Case] = []
+    measured: list[Alternatives] = []
 
-    def far(cases: Sequence[Case]) -> list[Gap]:
-        asked.extend(cases)
-        return [Gap(3.0, 0.5) for _ in cases]
+    def far(alternatives: Sequence[Alternatives]) -> list[LogitGap]:
+        measured.extend(alternatives)
+        return [LogitGap(3.0, 0.5) for _ in alternatives]
 
     differs = replace(plan, options={**plan.options, "differs": "fr-spec"})
-    found = evaluate(differs, tmp_path / "parts", worker=worker, measure=far)
-    assert asked == [Case((1, 2, 5), 7, 6)] * 2
+    found = evaluate(differs, tmp_path / "parts", command=command, measure=far)
+    assert measured == [Alternatives((1, 2, 5), 7, 6)] * 2
     assert [row.ok for row in found.rows] == [True, False, True] and not found.ok
-    places = [(d.prompt, d.position, d.ours, d.vanilla) for d in found.rows[1].differences]
-    assert places == [(0, 1, 7, 6), (1, 1, 7, 6)]
-    again = evaluate(differs, tmp_path / "parts", worker=worker, measure=no_gap)
+    positions = [(d.prompt, d.position, d.actual, d.expected) for d in found.rows[1].differences]
+    assert positions == [(0, 1, 7, 6), (1, 1, 7, 6)]
+    again = evaluate(differs, tmp_path / "parts", command=command, measure=no_gap)
     assert again.ok and len(again.rows[1].differences) == 2
 
 
 def test_an_output_that_ends_early_is_no_near_tie() -> None:
     long, short = RunResult([[1, 2, 3]], [[0]], 1.0), RunResult([[1, 2]], [[0]], 1.0)
-    (found,) = judged(short, long, no_gap)
-    assert (found.position, found.ours, found.vanilla, found.innocent) == (2, None, 3, False)
+    (found,) = compare_outputs(short, long, no_gap)
+    assert (found.position, found.actual, found.expected, found.near_tie) == (2, None, 3, False)
     with pytest.raises(EvaluationError, match="different ids"):
         first_differences(long, replace(short, prompt_ids=[[9]]))
 
 
-def test_a_gap_that_cannot_be_measured_is_not_innocent() -> None:
-    def broken(cases: Any) -> list[Gap]:
+def test_a_gap_that_cannot_be_measured_is_no_near_tie() -> None:
+    def broken(alternatives: Any) -> list[LogitGap]:
         raise VocabfreqError("transformers is not installed")
 
     one, other = RunResult([[1, 2]], [[0]], 1.0), RunResult([[1, 3]], [[0]], 1.0)
-    (found,) = judged(one, other, broken)
-    assert not found.innocent and found.why == "transformers is not installed"
+    (found,) = compare_outputs(one, other, broken)
+    assert not found.near_tie and found.reason == "transformers is not installed"
 
 
-def test_the_bound_of_near_ties() -> None:
-    assert bound_of(16.0, 2**-7, "bfloat16") == 3 * 16 / 128
-    assert bound_of(16.0, 2**-23, "float32") == 32 * 16 * 2**-23
+def test_the_limit_of_near_ties() -> None:
+    assert near_tie_limit(16.0, 2**-7, "bfloat16") == 3 * 16 / 128
+    assert near_tie_limit(16.0, 2**-23, "float32") == 32 * 16 * 2**-23
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_sweep_that_is_stopped_leaves_no_child_and_goes_on_later(
-    worker: list[str], plan: Plan, tmp_path: Path, number: int
+    command: list[str], plan: Plan, tmp_path: Path, number: int
 ) -> None:
     plan = replace(plan, drafter=None, batch_sizes=(1, 2))
     stuck = replace(plan, options={**plan.options, "waits": 2})
@@ -379,24 +398,24 @@ from vocabfreq.measure.eval import Interrupted, Plan, plan
 from vocabfreq.measure.eval.sweep import sweep
 plan.ENGINES["fake"] = plan.Engine("fake_engine", (), "")
 try:
-    sweep({stuck!r}, Path({str(tmp_path / "parts")!r}), worker={worker!r})
+    sweep({stuck!r}, Path({str(tmp_path / "parts")!r}), command={command!r})
 except Interrupted as stop:
     sys.exit(f"{{stop}}")
 """
     child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
     _wait_for(lambda: Path(plan.options["calls"]).exists() and len(calls(plan)) == 2)
     child.send_signal(number)
-    _, told = child.communicate(timeout=60)
+    _, err = child.communicate(timeout=60)
     if number == signal.SIGINT:
-        assert told.strip() == "1 of 2 runs are finished and kept"
-    _wait_for(lambda: not _alive(worker[1]))
-    runs = sweep(stuck_no_more(stuck, worker), tmp_path / "parts", worker=worker)
+        assert err.strip() == "1 of 2 runs are finished and kept"
+    _wait_for(lambda: not _alive(command[1]))
+    runs = sweep(mended(stuck, command), tmp_path / "parts", command=command)
     assert [run.resumed for run in runs] == [True, False]
 
 
-def stuck_no_more(stuck: Plan, worker: list[str]) -> Plan:
-    """The same plan, its worker being mended."""
-    script = Path(worker[1])
+def mended(stuck: Plan, command: list[str]) -> Plan:
+    """The same plan, its worker no longer waiting."""
+    script = Path(command[1])
     script.write_text(script.read_text().replace('options.get("waits")', 'options.get("none")'))
     return stuck
 
@@ -420,18 +439,18 @@ def test_a_prediction_stops_at_the_first_id_that_is_not_kept() -> None:
     vocab = DraftVocab.from_ids([1, 2], rows=4)
     full = [([1, 2, 1], 3), ([1, 3, 1], 3), ([3, 1, 1], 2), ([1, 2, 3], 1)]  # 3, 1, 0, 1
     close = predict(full, [([1, 1, 1], n) for n in (3, 1, 1, 1)], vocab)
-    assert close.length == 1 + 5 / 4
+    assert close.acceptance_length == 1 + 5 / 4
     errors = np.array([3, 1, 0, 1]).std(ddof=1) / 2, np.array([3, 1, 1, 1]).std(ddof=1) / 2
-    assert close.two_errors == pytest.approx(2 * np.hypot(*errors))
-    assert not close.off
-    assert predict(full * 50, [([1, 1, 1], 3)] * 200, vocab).off
+    assert close.two_standard_errors == pytest.approx(2 * np.hypot(*errors))
+    assert not close.deviates
+    assert predict(full * 50, [([1, 1, 1], 3)] * 200, vocab).deviates
 
 
 # The command line
 
 
 def test_the_command_prints_tables_and_json(
-    worker: list[str],
+    command: list[str],
     plan: Plan,
     tmp_path: Path,
     lines: Lines,
@@ -439,7 +458,7 @@ def test_the_command_prints_tables_and_json(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setitem(ENGINES, "vllm", Engine("fake_engine", (), ""))
-    found = evaluate(plan, tmp_path / "parts", worker=worker, measure=no_gap)
+    found = evaluate(plan, tmp_path / "parts", command=command, measure=no_gap)
     monkeypatch.setattr("vocabfreq.measure.eval.evaluate", lambda *_: found)
     arguments = ["vocabfreq", "eval", "--target", "t", "--drafter", "d", "--prompts"]
     arguments += [str(lines({"text": "t"})), "--sizes", "ids,full", "--vocab", str(plan.vocab)]
@@ -450,12 +469,12 @@ def test_the_command_prints_tables_and_json(
         assert word in out
     assert (tmp_path / "p.png").stat().st_size > 1000
     assert _main(monkeypatch, [*arguments, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["rows"][1]["acceptance_length"] == 2.5 and told["ok"] and told["prompts"] == 2
+    output = json.loads(capsys.readouterr().out)
+    assert output["rows"][1]["acceptance_length"] == 2.5 and output["ok"] and output["prompts"] == 2
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         (["--sizes", "8,x"], "expected whole numbers, full or ids"),
         (["--num-spec-tokens", "0"], "expected whole numbers from 1"),
@@ -464,31 +483,31 @@ def test_the_command_prints_tables_and_json(
 )
 def test_wrong_usage_is_exit_code_2(
     given: list[str],
-    told: str,
+    message: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     arguments = ["vocabfreq", "eval", "--target", "t", "--drafter", "d", "--prompts", "p", *given]
     assert _main(monkeypatch, arguments) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def _main(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> int:
     monkeypatch.setattr(sys, "argv", arguments)
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as stop:
         main()
-    return int(ended.value.code or 0)
+    return int(stop.value.code or 0)
 
 
-def test_what_went_wrong_is_in_the_output(
-    worker: list[str], plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_differences_and_failures_are_printed(
+    command: list[str], plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = evaluate(plan, tmp_path / "parts", worker=worker, measure=no_gap)
-    (difference,) = judged(
+    found = evaluate(plan, tmp_path / "parts", command=command, measure=no_gap)
+    (difference,) = compare_outputs(
         RunResult([[1]], [[0]], 1.0),
         RunResult([[2]], [[0]], 1.0),
-        lambda cases: [Gap(3.0, 0.5) for _ in cases],
+        lambda alternatives: [LogitGap(3.0, 0.5) for _ in alternatives],
     )
     rows = (
         replace(found.rows[1], differences=(difference,)),

@@ -10,7 +10,7 @@ from tiny import save_tokenizer, tiny_tokenizer
 from vocabfreq import DraftVocab
 from vocabfreq.errors import MismatchError
 from vocabfreq.measure.eval import EvaluationError, Plan, RunResult, RunSpec, evaluate
-from vocabfreq.measure.eval.compare import Case, Target
+from vocabfreq.measure.eval.compare import Alternatives, TargetGaps
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", reason="the engine needs transformers")
@@ -75,7 +75,7 @@ def test_plain_decoding_is_that_of_generate(spec: RunSpec, vanilla: RunResult) -
     for ids, output in zip(vanilla.prompt_ids, vanilla.outputs, strict=True):
         made = model.generate(torch.tensor([ids]), max_new_tokens=24, do_sample=False)
         assert made[0, len(ids) :].tolist() == output
-    assert (vanilla.drafts, vanilla.acceptance_length, vanilla.drafted) == (0, 1.0, None)
+    assert (vanilla.drafts, vanilla.acceptance_length, vanilla.draft_steps) == (0, 1.0, None)
     assert vanilla.target_seconds_per_forward and vanilla.draft_seconds_per_step is None
 
 
@@ -100,13 +100,13 @@ def test_drafting_does_not_change_the_output(
         )
     )
     assert result.outputs == vanilla.outputs
-    assert result.drafted is not None and len(result.drafted) == result.drafts
-    assert result.accepted == sum(accepted for _, accepted in result.drafted)
+    assert result.draft_steps is not None and len(result.draft_steps) == result.drafts
+    assert result.accepted == sum(accepted for _, accepted in result.draft_steps)
     assert sum(result.accepted_per_position) == result.accepted
     assert result.draft_tokens == tokens * result.drafts
     assert result.coverage == (0.5 if pruned else 1.0)
     if pruned:
-        assert all(i % 2 == 0 for ids, _ in result.drafted for i in ids)
+        assert all(i % 2 == 0 for ids, _ in result.draft_steps for i in ids)
     if who == "self" and not pruned:
         assert result.accepted_per_position == [result.drafts] * tokens
 
@@ -166,7 +166,7 @@ def test_a_drafter_of_another_tokenizer_is_refused(spec: RunSpec, tmp_path: Path
         run(replace(spec, drafter=str(tmp_path), spec_tokens=2))
 
 
-def test_what_cannot_be_loaded_is_told_in_words(spec: RunSpec, tmp_path: Path) -> None:
+def test_models_that_cannot_be_loaded_are_named(spec: RunSpec, tmp_path: Path) -> None:
     with pytest.raises(EvaluationError, match="cannot be loaded"):
         run(replace(spec, target=str(tmp_path)))
     with pytest.raises(EvaluationError, match="dtype 'int8'; expected one of bfloat16"):
@@ -179,10 +179,10 @@ def test_a_gap_is_that_of_the_logits(spec: RunSpec, vanilla: RunResult) -> None:
     with torch.no_grad():
         logits = model(torch.tensor([prefix])).logits[0, -1]
     best, other = vanilla.outputs[0][3], int(logits.argmin())
-    measure = Target(spec.target, "float32", {"device": "cpu"})
-    (gap,) = measure([Case(prefix, other, best)])
+    measure = TargetGaps(spec.target, "float32", {"device": "cpu"})
+    (gap,) = measure([Alternatives(prefix, other, best)])
     assert gap.gap == pytest.approx(float(logits.max() - logits.min()), rel=1e-5)
-    assert gap.bound < 1e-3 < gap.gap
+    assert gap.limit < 1e-3 < gap.gap
 
 
 def test_a_sweep_in_fresh_processes(target: Path, kept: Path, tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_sweep_in_fresh_processes(target: Path, kept: Path, tmp_path: Path) ->
         str(target),
         "self",
         str(kept),
-        ("ids", "full"),
+        sizes=("ids", "full"),
         max_tokens=12,
         dtype="float32",
         prompts=PROMPTS,

@@ -90,16 +90,16 @@ def _advise(options: AdviseOptions) -> "Advice":
 
 def _print(advice: "Advice", batch_size: int) -> None:
     costs, best = advice.costs, advice.best
-    points = [*advice.curve[:: max(1, len(advice.curve) // CURVE_ROWS)], best, advice.full]
+    points = [*advice.curve[:: max(1, len(advice.curve) // CURVE_ROWS)], best, advice.full_head]
     rows = sorted({point.size: point for point in points}.items())
     header = ["K", "coverage", "head, ms", "acceptance length", "expected tok/s", "× full head"]
     title = (
-        f"N = {costs.spec_tokens}, B = {batch_size}: target {costs.target * 1e3:.3f} ms, "
-        f"drafted token {costs.body * 1e3:.3f} ms and its head"
+        f"N = {costs.spec_tokens}, B = {batch_size}: target {costs.target_seconds * 1e3:.3f} ms, "
+        f"drafted token {costs.body_seconds * 1e3:.3f} ms and its head"
     )
     render.print_table(title, header, [_row(point, advice) for _, point in rows], left=0)
-    low, high = advice.flat
-    gain = best.tokens_per_second / advice.full.tokens_per_second
+    low, high = advice.near_best
+    gain = best.tokens_per_second / advice.full_head.tokens_per_second
     print(f"Best: K = {best.size:,}, expected {gain:.2f} × the full head.")
     if low < high:
         print(f"K = {low:,} to {high:,} are within 1 % of it.")
@@ -112,8 +112,8 @@ def _row(point: "Point", advice: "Advice") -> list[str]:
     return [
         f"{point.size:,}{' *' if point == advice.best else ''}",
         render.percent(point.coverage),
-        f"{point.head * 1e3:.3f}",
+        f"{point.head_seconds * 1e3:.3f}",
         f"{point.acceptance_length:.3f}",
         f"{point.tokens_per_second:.2f}",
-        f"{point.tokens_per_second / advice.full.tokens_per_second:.3f}",
+        f"{point.tokens_per_second / advice.full_head.tokens_per_second:.3f}",
     ]

@@ -71,7 +71,7 @@ def bench(options: BenchOptions) -> None:
     )
     from vocabfreq.measure import bench as benching
 
-    setup = benching.usual(
+    setup = benching.default_setup(
         options.device.value,
         hidden_size=options.hidden_size,
         vocab_size=options.vocab_size,
@@ -94,7 +94,17 @@ def _print(result: "Result") -> None:
     render.print_table(
         f"H = {setup.hidden_size:,}, V = {setup.vocab_size:,}, {setup.dtype}, "
         f"medians of {setup.runs} rounds",
-        ["task", "mode", "contender", "K", "B", "µs", "lowest to highest", "× ours", "of copying"],
+        [
+            "task",
+            "mode",
+            "implementation",
+            "K",
+            "B",
+            "µs",
+            "lowest to highest",
+            "× ours",
+            "of copying",
+        ],
         [_row(cell, timing) for cell in result.cells for timing in cell.timings],
         left=3,
     )
@@ -104,15 +114,23 @@ def _print(result: "Result") -> None:
         "of copying: the speed at which ours reads the head, over that of a large copy, "
         f"{min(speeds):,.1f} to {max(speeds):,.1f} GB/s."
     )
-    for name, why in {k: v for cell in result.cells for k, v in cell.left_out.items()}.items():
+    for name, why in {k: v for cell in result.cells for k, v in cell.skipped.items()}.items():
         print(render.clean(f"Left out: {name} ({why})."))
     if setup.device == "cpu":
         print("Figures of a GPU are missing, and none is estimated: this ran on the CPU.")
 
 
+COLUMNS = [
+    *("task", "mode", "implementation", "K", "B", "µs"),
+    *("lowest to highest", "× ours", "of copying"),
+]
+
+
 def _row(cell: "Cell", timing: "Timing") -> list[str]:
-    ratio = "" if timing.contender == cell.auto else f"{timing.ratios[cell.auto]:.2f}"
-    share = "" if timing.share_of_copy is None else render.percent(timing.share_of_copy)
-    spread = f"{timing.lowest_us:,.0f} to {timing.highest_us:,.0f}"
+    ratio = "" if timing.implementation == cell.default else f"{timing.ratios[cell.default]:.2f}"
+    share = (
+        "" if timing.copy_bandwidth_share is None else render.percent(timing.copy_bandwidth_share)
+    )
+    spread = f"{timing.min_us:,.0f} to {timing.max_us:,.0f}"
     numbers = [f"{cell.size:,}", str(cell.batch_size), f"{timing.median_us:,.0f}", spread]
-    return [timing.task, timing.mode, timing.contender, *numbers, ratio, share]
+    return [timing.task, timing.mode, timing.implementation, *numbers, ratio, share]

@@ -159,9 +159,9 @@ def evaluate(options: EvalOptions) -> None:
     else:
         print_evaluation(evaluation)
     if options.plot is not None:
-        from vocabfreq.measure.eval.picture import save_picture
+        from vocabfreq.measure.eval.plot import save_plot
 
-        save_picture(evaluation.rows, options.plot)
+        save_plot(evaluation.rows, options.plot)
         render.note(f"Drew {options.plot}.", quiet=options.quiet)
     raise typer.Exit(0 if evaluation.ok else 1)
 
@@ -170,10 +170,10 @@ def _evaluate(options: EvalOptions) -> "Evaluation":
     plan = options.make_plan()
     from vocabfreq.measure.eval import Interrupted
     from vocabfreq.measure.eval import evaluate as evaluate_plan
-    from vocabfreq.measure.eval.picture import check_picture
+    from vocabfreq.measure.eval.plot import check_plot_path
 
     if options.plot is not None:
-        check_picture(options.plot)
+        check_plot_path(options.plot)
     work_dir = options.work_dir or (options.plot or Path("eval")).with_suffix(".parts")
     try:
         return evaluate_plan(plan, work_dir, lambda text: render.note(text, quiet=options.quiet))
@@ -237,12 +237,14 @@ def _measured_cells(row: "Row") -> list[str]:
 def _compared_cells(row: "Row") -> list[str]:
     predicted = UNKNOWN
     if row.prediction is not None:
-        predicted = f"{row.prediction.length:.2f}{' !' if row.prediction.off else ''}"
+        predicted = (
+            f"{row.prediction.acceptance_length:.2f}{' !' if row.prediction.deviates else ''}"
+        )
     return [
         UNKNOWN if row.coverage is None else render.percent(row.coverage),
         predicted,
-        _number(row.to_vanilla, 2),
-        _number(row.to_unpruned, 2),
+        _number(row.speedup_vs_vanilla, 2),
+        _number(row.speedup_vs_unpruned, 2),
         _output_cell(row),
     ]
 
@@ -252,7 +254,7 @@ def _output_cell(row: "Row") -> str:
         return "FAILED"
     if not row.compared:
         return UNKNOWN
-    wrong = sum(not difference.innocent for difference in row.differences)
+    wrong = sum(not difference.near_tie for difference in row.differences)
     if wrong:
         return f"DIFFERS ({wrong})"
     return f"near-ties ({len(row.differences)})" if row.differences else "same"
@@ -264,21 +266,22 @@ def _remarks(row: "Row") -> list[str]:
     lines = [f"{name}: {_describe(difference)}" for difference in row.differences]
     if row.error is not None:
         lines.append(f"{name}: FAILED: {row.error}")
-    if row.prediction is not None and row.prediction.off:
+    if row.prediction is not None and row.prediction.deviates:
         lines.append(
-            f"{name}: ! predicted {row.prediction.length:.2f}, which differs from the measured "
-            f"length by more than two standard errors ({row.prediction.two_errors:.2f})"
+            f"{name}: ! predicted {row.prediction.acceptance_length:.2f}, which differs from the "
+            f"measured length by more than two standard errors "
+            f"({row.prediction.two_standard_errors:.2f})"
         )
     return lines
 
 
 def _describe(difference: "Difference") -> str:
-    ids = f"{difference.ours} instead of {difference.vanilla}"
+    ids = f"{difference.actual} instead of {difference.expected}"
     at = f"prompt {difference.prompt}, token {difference.position}: {ids}"
-    if difference.gap is None:
-        return f"{at}; DIFFERS, logit gap not measured ({difference.why})"
-    kind = "a near-tie" if difference.innocent else "DIFFERS"
-    gap, bound = difference.gap, difference.bound
+    if difference.logit_gap is None:
+        return f"{at}; DIFFERS, logit gap not measured ({difference.reason})"
+    kind = "a near-tie" if difference.near_tie else "DIFFERS"
+    gap, bound = difference.logit_gap, difference.near_tie_limit
     return f"{at}; {kind}, logit gap {gap:.4g} (near-ties: up to {bound:.4g})"
 
 

@@ -59,18 +59,17 @@ def push(options: PushOptions) -> None:
     login, or set HF_TOKEN.
     """
     from vocabfreq.hub import contents_of
-    from vocabfreq.hub.card import About
-    from vocabfreq.hub.push import MESSAGE, Place, check_place, upload
+    from vocabfreq.hub.card import CardInfo
+    from vocabfreq.hub.pushing import MESSAGE, PushOptions, upload
 
-    place = Place(
+    place = PushOptions(
         repo=options.repo,
         revision=options.revision,
         create_pr=options.create_pr,
         private=options.private,
         message=options.message or MESSAGE,
     )
-    check_place(place)
-    about = About(options.repo, options.licence, options.base_model)
+    about = CardInfo(options.repo, options.licence, options.base_model)
     contents = contents_of(options.file, about, options.size)
     for remark in contents.remarks:
         render.note(f"note: {remark}", quiet=options.quiet)

@@ -31,6 +31,6 @@ def verify(
     else:
         for check in checks:
             outcome = "ok " if check.ok else "BAD"
-            print(render.clean(f"{outcome}  {check.what}: {check.found}"))
+            print(render.clean(f"{outcome}  {check.name}: {check.detail}"))
         print(render.clean(f"{source}: {'all checks passed' if good else 'do not use it'}"))
     raise typer.Exit(0 if good else 1)

@@ -1,12 +1,12 @@
-"""What a published repo holds: the frequency file, a token map for each size, and what explains it.
+"""The files of a published repo.
 
 | file | for |
 |---|---|
 | `vocab_freq.safetensors` | vocabfreq: counts, ranks, where they come from |
-| `freq_K.pt` | SGLang, FR-Spec and others that take a token map |
-| `config.json` | programs that want to know what this is |
+| `freq_K.pt` | SGLang, FR-Spec and others that read a token map |
+| `config.json` | programs that identify the repo |
 | `coverage.png`, `README.md` | people |
-| `SHA256SUMS` | whoever wants to know that nothing was changed on the way |
+| `SHA256SUMS` | checking that nothing was changed on the way |
 """
 
 import json
@@ -22,11 +22,11 @@ from vocabfreq.formats import write
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.frequencies.file import NAME as FREQUENCIES
 from vocabfreq.frequencies.table import FrequencyTable
-from vocabfreq.hub.card import About, card_of, target_of
+from vocabfreq.hub.card import CardInfo, render_card, target_repo
 from vocabfreq.storage.manifest import MANIFEST, make_manifest
 
 CONFIG, CARD, PICTURE = "config.json", "README.md", "coverage.png"
-USUAL = (8192, 16384, 32768, 65536)
+DEFAULT_SIZES = (8192, 16384, 32768, 65536)
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Contents:
     """The files of a repo.
 
     Attributes:
-        files: name → bytes, `SHA256SUMS` among them.
-        remarks: what a person should know.
+        files: name → bytes, `SHA256SUMS` included.
+        remarks: what is missing, and why.
     """
 
     files: dict[str, bytes]
@@ -43,46 +43,49 @@ class Contents:
 
 
 def map_name(size: int) -> str:
-    """Name of the token map of a size, as FR-Spec and SGLang call it."""
+    """Name of the token map of a size, as FR-Spec and SGLang use it."""
     return f"freq_{size}.pt"
 
 
-def contents_of(file: Path, about: About, sizes: Sequence[int] | None = None) -> Contents:
+def contents_of(file: Path, info: CardInfo, sizes: Sequence[int] | None = None) -> Contents:
     """Makes the files of a repo; the same input gives the same bytes.
 
     Args:
         file: a frequency file.
-        about: what the card says beyond it.
-        sizes: values of K that get a token map; None for the usual ones below V.
+        info: what the card states beyond it.
+        sizes: values of K that get a token map; None for the default ones below V.
 
     Raises:
         FileFormatError: it is no frequency file.
+        RefusedError: its metadata names a local path.
         SelectionError: a size cannot be selected; names both numbers.
     """
     table = FrequencyTable.load(file)
     _check_names(table)
-    vocabs = _selected(table, sizes)
+    vocabs = _select(table, sizes)
     files = {FREQUENCIES: file.read_bytes(), CONFIG: _config(table, vocabs)}
     remarks = []
-    if target_of(table, about) is None:
-        remarks.append("the card names no target: --base-model OWNER/NAME (base_model=) does")
+    if target_repo(table, info) is None:
+        remarks.append("the card names no target: add --base-model OWNER/NAME (base_model=)")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for vocab in vocabs:
             write(vocab, folder / map_name(len(vocab)), "token-map")
         try:
-            _draw(table, folder / PICTURE, [len(vocab) for vocab in vocabs])
+            from vocabfreq.frequencies.plots import save_coverage_plot
+
+            save_coverage_plot(table, folder / PICTURE, [len(vocab) for vocab in vocabs])
         except MissingExtraError as error:
             remarks.append(f"no {PICTURE}: {error.wrong}; {error.hint}")
-        except Exception as error:  # of a drawing library that is broken: a picture is no must
+        except Exception as error:  # of a broken drawing library: the picture is optional
             remarks.append(f"no {PICTURE}: {first_line(error)}")
         files |= {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
-    files[CARD] = card_of(table, vocabs, about, PICTURE in files).encode()
+    files[CARD] = render_card(table, vocabs, info, PICTURE in files).encode()
     return Contents(files | {MANIFEST: make_manifest(files)}, tuple(remarks))
 
 
 def _check_names(table: FrequencyTable) -> None:
-    """What is published names files by their base names alone.
+    """Checks that files go by their base names, since the metadata is published.
 
     Raises:
         RefusedError: a local path in the metadata.
@@ -97,11 +100,11 @@ def _check_names(table: FrequencyTable) -> None:
         )
 
 
-def _selected(table: FrequencyTable, sizes: Sequence[int] | None) -> list[DraftVocab]:
+def _select(table: FrequencyTable, sizes: Sequence[int] | None) -> list[DraftVocab]:
     if sizes is not None:
         return [table.select(size) for size in sorted(set(sizes))]
     vocabs = []
-    for size in USUAL:
+    for size in DEFAULT_SIZES:
         try:
             vocabs.append(table.select(size))
         except SelectionError:  # more than can be emitted, or fewer than the pins
@@ -109,15 +112,9 @@ def _selected(table: FrequencyTable, sizes: Sequence[int] | None) -> list[DraftV
     return vocabs
 
 
-def _draw(table: FrequencyTable, path: Path, sizes: list[int]) -> None:
-    from vocabfreq.frequencies.plots import save_coverage_plot
-
-    save_coverage_plot(table, path, sizes)
-
-
 def _config(table: FrequencyTable, vocabs: list[DraftVocab]) -> bytes:
     tokenizer = table.tokenizer
-    told: dict[str, Any] = {
+    config: dict[str, Any] = {
         "library_name": "vocabfreq",
         "format": table.meta.format,
         "vocabfreq": table.meta.vocabfreq,
@@ -139,4 +136,4 @@ def _config(table: FrequencyTable, vocabs: list[DraftVocab]) -> bytes:
             for vocab in vocabs
         ],
     }
-    return (json.dumps(told, indent=2, sort_keys=True) + "\n").encode()
+    return (json.dumps(config, indent=2, sort_keys=True) + "\n").encode()

@@ -1,21 +1,20 @@
-"""How fast ids are drafted, beside the ways that others take, on this machine.
+"""Speed of drafting with a pruned head, next to the implementations of other engines.
 
->>> from vocabfreq.measure.bench import run, usual
->>> result = run(usual("cpu", hidden_size=512, sizes=(16_384,)))
+>>> from vocabfreq.measure.bench import default_setup, run
+>>> result = run(default_setup("cpu", hidden_size=512, sizes=(16_384,)))
 >>> result.cells[0].timings[0].median_us
 
-Nothing is timed before its ids are checked: on small whole numbers, where every product and sum is
-exact, and on the random numbers that are timed. The contenders take turns, so that a machine that
-slows down does so for all; a ratio is the median of the ratios of the turns. Needs torch
-(`vocabfreq[runtime]`).
+Heads and hidden states are random; no model is needed. No implementation is timed before its ids
+are checked, on small whole numbers, where every product and sum is exact, and on the random numbers
+that are timed. All implementations are timed in turns, so that a slow phase of the machine affects
+each of them; a ratio is the median of the ratios of the turns. Needs torch (`vocabfreq[runtime]`).
 """
 
 from vocabfreq.errors import require
 
 require("torch", "runtime")
 
-from vocabfreq.measure.bench.runner import run  # noqa: E402
-from vocabfreq.measure.bench.setup import Setup, usual  # noqa: E402
-from vocabfreq.measure.bench.timing import Cell, Result, Timing  # noqa: E402 (the hint comes first)
+from vocabfreq.measure.bench.benchmark import Cell, Result, Timing, run  # noqa: E402 (after the hint)
+from vocabfreq.measure.bench.setup import Setup, default_setup  # noqa: E402
 
-__all__ = ["Cell", "Result", "Setup", "Timing", "run", "usual"]
+__all__ = ["Cell", "Result", "Setup", "Timing", "default_setup", "run"]

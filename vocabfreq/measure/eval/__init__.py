@@ -1,18 +1,18 @@
-"""Acceptance and speed of drafting on real models, pruned and not, beside plain decoding.
+"""Acceptance and speed of drafting on real models, pruned and unpruned, next to plain decoding.
 
 >>> from vocabfreq.measure.eval import Plan, evaluate, read_prompts
 >>> prompts = read_prompts(Path("question.jsonl"), limit=8)
 >>> plan = Plan(engine="transformers", target="path/to/target", drafter="self", prompts=prompts)
 >>> evaluate(plan, Path("eval.parts")).rows
 
-Each run is a process of its own (`worker`), so that no run inherits memory or a warm cache. What an
-engine has to do is one function, `run(spec: RunSpec) -> RunResult`; `engines` lists them.
+Each run is a process of its own (`worker`), so that no run inherits memory or a warm cache. An
+engine is a module with one function, `run(spec: RunSpec) -> RunResult`; `plan.ENGINES` lists them.
 """
 
 from vocabfreq.errors import EvaluationError
+from vocabfreq.measure.eval.evaluation import Evaluation, Row, evaluate
 from vocabfreq.measure.eval.plan import Plan, RunResult, RunSpec
 from vocabfreq.measure.eval.prompts import read_prompts
-from vocabfreq.measure.eval.report import Evaluation, Row, evaluate
 from vocabfreq.measure.eval.sweep import Interrupted
 
 __all__ = [

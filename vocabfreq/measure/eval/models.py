@@ -19,35 +19,49 @@ def device_of(options: dict[str, Any]) -> str:
 
 
 def load_model(name: str, dtype: str, device: str) -> Any:
-    """A causal LM, ready to run. No code of a repo runs.
+    """A causal LM in eval mode. No code of a repo runs.
 
     Raises:
         EvaluationError: it cannot be loaded, or the dtype is none of `DTYPES`.
     """
     if dtype not in DTYPES:
         raise EvaluationError(f"dtype {dtype!r}", expected=f"one of {', '.join(DTYPES)}")
-    auto = require("transformers", "eval").AutoModelForCausalLM
     require("transformers.utils.logging", "eval").disable_progress_bar()
-    with _worded(name):
-        return auto.from_pretrained(_local(name), **_revision(name), dtype=dtype).to(device).eval()
+    return _from_pretrained("AutoModelForCausalLM", name, dtype=dtype).to(device).eval()
 
 
 def load_tokenizer(name: str) -> Any:
-    """The tokenizer beside a model.
+    """The tokenizer of a model.
 
     Raises:
         EvaluationError: it cannot be loaded.
     """
-    with _worded(name):
-        auto = require("transformers", "eval").AutoTokenizer
-        return auto.from_pretrained(_local(name), **_revision(name))
+    return _from_pretrained("AutoTokenizer", name)
+
+
+def _from_pretrained(kind: str, name: str, **options: Any) -> Any:
+    """Loads from a folder, or from a repo given as `owner/name[@revision]`."""
+    auto_class = getattr(require("transformers", "eval"), kind)
+    repo, at, revision = name.partition("@")
+    if at and not os.path.isdir(name):
+        options["revision"] = revision
+    else:
+        repo = name
+    try:
+        return auto_class.from_pretrained(repo, **options)
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        first = next(iter(str(error).strip().splitlines()), "")
+        raise EvaluationError(
+            f"{name} cannot be loaded: {type(error).__name__}: {first}",
+            expected="a folder or Hub repo of a causal LM that transformers knows",
+        ) from error
 
 
 def check_same_tokenizer(target: Any, drafter: Any) -> None:
-    """Drafted ids have to mean the same to both.
+    """Checks that an id is the same token for both.
 
     Raises:
-        MismatchError: they do not.
+        MismatchError: it is not.
     """
     ours, theirs = target.get_vocab(), drafter.get_vocab()
     if ours != theirs:
@@ -70,74 +84,42 @@ def encode(tokenizer: Any, prompt: Prompt) -> list[int]:
 
 
 def stop_ids(model: Any) -> frozenset[int]:
-    """The ids that end a text, as the generation config says."""
+    """The ids that end a text, by the generation config."""
     ids = getattr(model.generation_config, "eos_token_id", None)
     return frozenset(ids if isinstance(ids, list) else [] if ids is None else [ids])
 
 
-class Cached:
-    """A model and the keys and values of what it has read.
+class CachedModel:
+    """A model and the keys and values of the ids that it has read.
 
-    Every layer keeps all positions, those with a sliding window too, so that the cache can be cut
-    back at any place; masks keep what a window leaves out from being seen.
+    Every layer keeps all positions, those with a sliding window too, so that the cache can be
+    cropped anywhere; masks hide what lies outside a window.
     """
 
     def __init__(self, model: Any) -> None:
-        """Starts with nothing read."""
+        """Starts with an empty cache."""
         self.model = model
         self.cache = require("transformers", "eval").DynamicCache()
-        takes = inspect.signature(model.forward).parameters
-        self._name = "cache" if "cache" in takes else "past_key_values"  # newer and older ones
-
-    @property
-    def length(self) -> int:
-        """How many ids have been read."""
-        return int(self.cache.get_seq_length())
+        parameters = inspect.signature(model.forward).parameters
+        self._name = "cache" if "cache" in parameters else "past_key_values"  # newer, older ones
 
     def logits(self, ids: list[int], last: int) -> Tensor:
-        """Reads what is new of a list of ids; logits of its last places, [last, V]."""
-        given = self._new(ids)
-        logits: Tensor = self.model(**given, logits_to_keep=last).logits
+        """Reads the ids that are not in the cache; logits of the last positions, [last, V]."""
+        logits: Tensor = self.model(**self._new(ids), logits_to_keep=last).logits
         return logits[0]
 
     def hidden(self, ids: list[int]) -> Tensor:
-        """Reads what is new; the hidden state of the last place, [1, H]."""
+        """Reads the ids that are not in the cache; hidden state of the last position, [1, H]."""
         states: Tensor = self.model.base_model(**self._new(ids)).last_hidden_state
         return states[:, -1]
 
     def crop(self, length: int) -> None:
-        """Forgets all but the first ids."""
-        if self.length > length:
-            self.cache.crop(length - self.length)  # how many go, negative
+        """Removes all but the first ids from the cache."""
+        known = int(self.cache.get_seq_length())
+        if known > length:
+            self.cache.crop(length - known)  # how many go, negative
 
     def _new(self, ids: list[int]) -> dict[str, Any]:
-        new = torch.tensor([ids[self.length :]], device=self.model.device)
+        known = int(self.cache.get_seq_length())
+        new = torch.tensor([ids[known:]], device=self.model.device)
         return {"input_ids": new, self._name: self.cache, "use_cache": True}
-
-
-class _worded:  # noqa: N801 (read as a phrase: with _worded(name))
-    """Errors of loading, of whatever kind, in one line."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, OSError | ValueError | KeyError | ImportError):
-            first = next(iter(str(error).strip().splitlines()), "")
-            raise EvaluationError(
-                f"{self.name} cannot be loaded: {type(error).__name__}: {first}",
-                expected="a folder or Hub repo of a causal LM that transformers knows",
-            ) from error
-
-
-def _local(name: str) -> str:
-    return name.partition("@")[0] if _revision(name) else name
-
-
-def _revision(name: str) -> dict[str, str]:
-    """The revision of `owner/name@revision`."""
-    _, at, revision = name.partition("@")
-    return {"revision": revision} if at and not os.path.isdir(name) else {}

@@ -8,21 +8,21 @@ from vocabfreq.errors import SourceError
 from vocabfreq.measure.eval.plan import Prompt
 
 KEYS = ("turns", "messages", "prompt", "text")
+_KEY_LIST = "'turns', 'messages', 'prompt' or 'text'"
 
 
 def read_prompts(path: Path, limit: int | None = None) -> tuple[Prompt, ...]:
     """The prompts of a file, in its order.
 
-    Of `turns` the first one is asked; of `messages`, what stands before the last answer. Both are
-    chats, to which a chat template applies; `prompt` and `text` are taken as they are.
+    Of `turns` the first is the prompt; of `messages`, what comes before the last answer. Both are
+    chats, to which a chat template applies; `prompt` and `text` are used as they are.
 
     Args:
         path: a jsonl file, UTF-8.
-        limit: how many at most.
+        limit: most prompts to read.
 
     Raises:
-        SourceError: it is not there, a line is none of these (named by its number), or there is
-            not one.
+        SourceError: there is no such file, it has no prompts, or a line is none (named by number).
     """
     prompts: list[Prompt] = []
     try:
@@ -35,7 +35,7 @@ def read_prompts(path: Path, limit: int | None = None) -> tuple[Prompt, ...]:
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror}", expected="a jsonl file") from None
     if not prompts:
-        raise SourceError(f"{path} has no prompts", expected=f"lines with {_or(KEYS)}")
+        raise SourceError(f"{path} has no prompts", expected=f"lines with {_KEY_LIST}")
     return tuple(prompts)
 
 
@@ -43,52 +43,46 @@ def _prompt(line: bytes, where: str) -> Prompt:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise SourceError(f"{where} is no JSON: {error}", expected="an object a line") from None
+        raise SourceError(f"{where} is no JSON: {error}", expected="one object per line") from None
     key = next((key for key in KEYS if isinstance(row, dict) and key in row), None)
     if key is None:
-        raise SourceError(f"{where} is no prompt", expected=f"an object with {_or(KEYS)}")
+        raise SourceError(f"{where} is no prompt", expected=f"an object with {_KEY_LIST}")
+    value = row[key]
+    if key == "messages":
+        return _before_last_answer(value, where)
     if key == "turns":
-        return [{"role": "user", "content": _first(row[key], where)}]
-    return _asked(row[key], where) if key == "messages" else _text(row[key], key, where)
-
-
-def _first(turns: Any, where: str) -> str:
-    if not isinstance(turns, list) or not turns:
-        raise SourceError(f"{where}: 'turns' is {_shown(turns)}", expected="a list of texts")
-    return _text(turns[0], "turns", where)
+        if not isinstance(value, list) or not value:
+            raise SourceError(f"{where}: 'turns' is {_short(value)}", expected="a list of texts")
+        return [{"role": "user", "content": _text(value[0], key, where)}]
+    return _text(value, key, where)
 
 
 def _text(value: Any, key: str, where: str) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise SourceError(f"{where}: {key!r} holds {_shown(value)}", expected="text")
+        raise SourceError(f"{where}: {key!r} holds {_short(value)}", expected="text")
     return value
 
 
-def _asked(messages: Any, where: str) -> list[dict[str, Any]]:
-    """The messages before the last of the assistant, all where it has said nothing."""
-    listed = messages if isinstance(messages, list) else []
-    if not listed or not all(_is_message(message) for message in listed):
+def _before_last_answer(messages: Any, where: str) -> list[dict[str, Any]]:
+    """The messages before the last of the assistant; all, where there is none."""
+    if not isinstance(messages, list) or not messages or not all(map(_is_message, messages)):
         raise SourceError(
-            f"{where}: 'messages' is {_shown(messages)}",
+            f"{where}: 'messages' is {_short(messages)}",
             expected="a list of objects with the texts 'role' and 'content'",
         )
-    answers = [n for n, message in enumerate(listed) if message["role"] == "assistant"]
-    asked = listed[: answers[-1]] if answers else listed
-    if not asked:
+    answers = [n for n, message in enumerate(messages) if message["role"] == "assistant"]
+    prompt = messages[: answers[-1]] if answers else messages
+    if not prompt:
         raise SourceError(
-            f"{where}: nothing stands before the answer", expected="a question in 'messages'"
+            f"{where}: no message before the answer", expected="a question in 'messages'"
         )
-    return [{"role": message["role"], "content": message["content"]} for message in asked]
+    return [{"role": message["role"], "content": message["content"]} for message in prompt]
 
 
 def _is_message(value: Any) -> bool:
-    is_text = isinstance(value, dict) and isinstance(value.get("role"), str)
-    return is_text and isinstance(value.get("content"), str)
+    fields = [value.get("role"), value.get("content")] if isinstance(value, dict) else [None]
+    return all(isinstance(field, str) for field in fields)
 
 
-def _shown(value: Any) -> str:
+def _short(value: Any) -> str:
     return repr(value)[:60]
-
-
-def _or(names: tuple[str, ...]) -> str:
-    return f"{', '.join(map(repr, names[:-1]))} or {names[-1]!r}"
