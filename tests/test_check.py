@@ -27,7 +27,7 @@ from test_cli import run
 from tokenizers import Tokenizer
 
 from vocabfreq.checkpoints.checks import check_drafter
-from vocabfreq.checkpoints.findings import ENGINES, KINDS
+from vocabfreq.checkpoints.findings import ENGINES, FINDING_KINDS
 from vocabfreq.checkpoints.pruning import prune_drafter
 from vocabfreq.errors import FileFormatError, SourceError
 from vocabfreq.frequencies.draft_vocab import DraftVocab
@@ -148,7 +148,7 @@ def test_a_right_folder_has_no_findings(drafter: Path) -> None:
 def test_a_break_is_found(drafter: Path, code: str, what: str, damage: Break) -> None:
     damage(drafter)
     found = [one for one in check_drafter(drafter) if one.code == code]
-    assert any(re.search(what, one.what) for one in found), found
+    assert any(re.search(what, one.problem) for one in found), found
     assert all(tuple(one.engines) == ENGINES for one in found)
 
 
@@ -219,7 +219,7 @@ def test_a_path_that_is_no_folder(drafter: Path) -> None:
 def test_the_hint_for_absolute_ids_names_what_there_is() -> None:
     from vocabfreq.formats.read_options import KINDS as FILE_KINDS
 
-    for kind in KINDS.values():
+    for kind in FINDING_KINDS.values():
         assert set(re.findall(r"--kind ([\w-]+)", kind.fix)) <= set(FILE_KINDS)
 
 
@@ -228,7 +228,7 @@ def test_an_expanded_tensor_of_a_torch_file(drafter: Path, tmp_path: Path) -> No
     (drafter / "model.safetensors").unlink()
     torch.save({"lm_head.weight": torch.zeros(1, 1).expand(4, H)}, drafter / "pytorch_model.bin")
     found = [one for one in check_drafter(drafter) if one.code == "weights-broken"]
-    assert "'lm_head.weight' F32 [4, 4] has 4 bytes" in found[0].what
+    assert "'lm_head.weight' F32 [4, 4] has 4 bytes" in found[0].problem
     with pytest.raises(FileFormatError, match="has 4 bytes in the file; expected 64"):
         prune_drafter(drafter, DraftVocab.from_ids([2, 5], rows=V), tmp_path / "out")
 
@@ -269,7 +269,7 @@ def test_a_target_that_does_not_fit(
     damage(target)
     found = check_drafter(drafter, target)
     assert [one.code for one in found] == [code]
-    assert re.search(what, found[0].what)
+    assert re.search(what, found[0].problem)
 
 
 def test_a_target_whose_head_does_not_fit(tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_M12_ids_3_and_4_swapped(drafter: Path, target: Path) -> None:
     (target / "tokenizer.json").write_text(json.dumps(parsed))
     found = check_drafter(drafter, target)
     assert [(one.level, one.code) for one in found] == [("error", "tokenizer")]
-    assert found[0].what.startswith("4 tokens have other ids; sha256 ")
+    assert found[0].problem.startswith("4 tokens have other ids; sha256 ")
 
 
 def test_the_same_tokenizer_in_other_bytes_is_a_warning(drafter: Path, target: Path) -> None:
@@ -304,7 +304,7 @@ def test_the_same_tokenizer_in_other_bytes_is_a_warning(drafter: Path, target: P
 
 def test_every_kind_of_finding_is_met_in_a_test() -> None:
     here = Path(__file__).read_text()
-    assert [code for code in KINDS if f'"{code}"' not in here] == []
+    assert [code for code in FINDING_KINDS if f'"{code}"' not in here] == []
 
 
 def test_the_command_line(drafter: Path) -> None:

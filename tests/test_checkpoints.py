@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from vocabfreq.checkpoints import tensors as module
 from vocabfreq.checkpoints.folder import open_checkpoint
-from vocabfreq.checkpoints.tensors import BITS, Tensor, read_header
-from vocabfreq.checkpoints.writing import Piece, copied, numbers, write_safetensors
+from vocabfreq.checkpoints.tensors import Tensor
+from vocabfreq.checkpoints.writing import Piece, array_piece, copy_tensor, write_safetensors
 from vocabfreq.errors import FileFormatError
+from vocabfreq.formats.safetensors_file import BITS, read_header
 from vocabfreq.storage.manifest import leaves_folder
 
 
@@ -38,8 +39,8 @@ def test_a_copy_is_what_the_library_reads(tmp_path: Path) -> None:
         assert {n: whole(t) for n, t in opened.tensors.items()} == {
             n: t.data for n, t in tensors.items()
         }
-        pieces = [copied(name, tensor) for name, tensor in opened.tensors.items()]
-        pieces += [numbers("ids", np.arange(3)), numbers("mask", np.array([True, False]))]
+        pieces = [copy_tensor(name, tensor) for name, tensor in opened.tensors.items()]
+        pieces += [array_piece("ids", np.arange(3)), array_piece("mask", np.array([True, False]))]
         write_safetensors(tmp_path / "copy.safetensors", pieces, opened.metadata)
     new = load(tmp_path / "copy.safetensors")
     assert {name: new[name] for name in tensors} == tensors

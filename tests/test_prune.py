@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 from test_cli import run
 
 from vocabfreq.checkpoints.folder import open_checkpoint
-from vocabfreq.checkpoints.head import own_head
+from vocabfreq.checkpoints.head import read_drafter_head
 from vocabfreq.checkpoints.pruning import prune_drafter
 from vocabfreq.checkpoints.tensors import MemoryBytes, Tensor
 from vocabfreq.errors import (
@@ -266,9 +266,9 @@ def test_R8_the_place_of_every_id(data: st.DataObject) -> None:
     }
     if len(old) < 30 and not any(d2t.numbers()):
         return  # what a map looks like that was never loaded
-    head = own_head(stored, rows=30)
+    head = read_drafter_head(stored, rows=30)
     assert head is not None
-    assert [old[place] for place in head.places(vocab(kept, rows=30), 30)] == sorted(kept)
+    assert [old[place] for place in head.row_indices(vocab(kept, rows=30))] == sorted(kept)
 
 
 def test_R8_ids_that_the_old_map_dropped_are_refused(tmp_path: Path) -> None:

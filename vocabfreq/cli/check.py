@@ -38,7 +38,7 @@ def check(
 
 
 def _print(finding: "Finding") -> None:
-    print(render.clean(f"{finding.level}: {finding.what} [{finding.code}]"))
+    print(render.clean(f"{finding.level}: {finding.problem} [{finding.code}]"))
     told = list(finding.engines.items())
     if len({text for _, text in told}) == 1:
         told = [("every engine", told[0][1])]

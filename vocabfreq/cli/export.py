@@ -123,7 +123,7 @@ def _counted(held: Counts | FrequencyTable) -> str:
     """How many ids have counts, in words."""
     if isinstance(held, Counts):
         rows = "" if held.rows is None else f" of V = {held.rows:,} rows"
-        return f"{len(held):,} ids with {held.called}{rows}"
+        return f"{len(held):,} ids with {held.description}{rows}"
     seen = held.emittable & (held.counts.sum(axis=0) > 0)
     return f"{int(seen.sum()):,} ids with counts of V = {held.rows:,} rows"
 

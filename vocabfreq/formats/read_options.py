@@ -1,4 +1,7 @@
-"""How a file is to be read: as what, with which number of rows, and how strictly."""
+"""`ReadOptions`: the kind and rows that a caller states for a file, and how strict the reader is.
+
+The checks of numbers that any file may state, and the helpers for messages, are here too.
+"""
 
 import reprlib
 import warnings
@@ -25,36 +28,24 @@ Kind = Literal[
     "frequency",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-MAX_ROWS = 1 << 26  # of any head; what a file says beyond that is not believed
+MAX_ROWS = 1 << 26  # more than any head has; a file that says more is refused
 
 
-def warn(text: str) -> None:
-    """Says a remark as a Python warning, where nobody else listens."""
-    warnings.warn(text, stacklevel=4)
-
-
-def short(value: object) -> str:
-    """A value from elsewhere for a message, however long or deep it is."""
-    try:
-        return reprlib.repr(value)
-    except (ValueError, RecursionError):
-        return f"a {type(value).__name__}"
-
-
-def ignore(text: str) -> None:
-    """Hears a remark and keeps it."""
+def warn(remark: str) -> None:
+    """Issues a remark as a Python warning, the default where the caller takes none."""
+    warnings.warn(remark, stacklevel=4)
 
 
 @dataclass(frozen=True)
-class How:
-    """How a file is to be read.
+class ReadOptions:
+    """How to read a file.
 
     Attributes:
-        kind: what it is; `auto` finds out, or refuses to guess.
+        kind: the format of the file; `auto` detects it, or refuses to guess.
         rows: V, where it is known.
-        repair: drop repeated ids of a list, and say so.
-        force: take what looks like a mistake for what is meant.
-        note: hears remarks.
+        repair: drop repeated ids of a list, with a remark.
+        force: accept offsets that are all zero, and a length that contradicts the file name.
+        note: receives remarks.
     """
 
     kind: Kind = "auto"
@@ -69,27 +60,31 @@ class How:
         if self.rows is not None:
             check_rows(self.rows, "the call")
 
-    def rows_of(self, name: str, known: int | None = None) -> int:
-        """V: what a file says, which a given number must equal, or the given number.
+    def resolve_rows(self, name: str, stated: int | None = None) -> int:
+        """V, from the file or from the caller; where both state it, they must agree.
+
+        Args:
+            name: of the file, for messages.
+            stated: V as the file states it, None where it does not.
 
         Raises:
-            FileFormatError: nobody says it, it makes no sense, or the two differ.
+            FileFormatError: neither states V, V is out of range, or the two differ.
         """
-        if known is None and self.rows is None:
+        if stated is None and self.rows is None:
             raise FileFormatError(
                 f"{name} does not say how many rows the target has",
                 expected="V, the vocab_size in the target's config.json",
                 hint="give it with --rows V (rows=V)",
             )
-        if known is None:
+        if stated is None:
             return int(self.rows or 0)
-        check_rows(known, name)
-        if self.rows not in (None, known):
+        check_rows(stated, name)
+        if self.rows not in (None, stated):
             raise FileFormatError(
-                f"{name} is for {known} rows, and --rows (rows=) says {self.rows}",
+                f"{name} is for {stated} rows, and --rows (rows=) says {self.rows}",
                 hint="leave --rows out, or take the file of the right target",
             )
-        return known
+        return stated
 
 
 def check_rows(rows: object, name: str) -> None:
@@ -100,38 +95,46 @@ def check_rows(rows: object, name: str) -> None:
     """
     if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows <= MAX_ROWS:
         raise FileFormatError(
-            f"{name} says {short(rows)} rows", expected=f"a whole number from 1 to {MAX_ROWS:,}"
+            f"{name} says {brief(rows)} rows", expected=f"a whole number from 1 to {MAX_ROWS:,}"
         )
 
 
 def check_known(filled: int, coverage: Mapping[str, float], size: int, name: str) -> None:
-    """Refuses what cannot be known of K ids.
+    """Refuses a `filled` or a coverage that no vocabulary of K ids can have.
 
     Raises:
         FileFormatError: naming it.
     """
     if not 0 <= filled <= size:
         raise FileFormatError(
-            f"{name}: filled is {short(filled)} of {size} ids", expected=f"0 to {size}"
+            f"{name}: filled is {brief(filled)} of {size} ids", expected=f"0 to {size}"
         )
     for source, share in coverage.items():
         if not 0 <= share <= 1:
             raise FileFormatError(
-                f"{name}: coverage of {short(source)} is {short(share)}", expected="0 to 1"
+                f"{name}: coverage of {brief(source)} is {brief(share)}", expected="0 to 1"
             )
 
 
+def brief(value: object) -> str:
+    """A bounded `repr` for messages, of a value of any length or depth from a foreign file."""
+    try:
+        return reprlib.repr(value)
+    except (ValueError, RecursionError):
+        return f"a {type(value).__name__}"
+
+
 @contextmanager
-def naming(name: str, otherwise: Callable[[], str] = str) -> Iterator[None]:
-    """Puts the name of a file before what was wrong in it.
+def prefix_errors(name: str, make_hint: Callable[[], str] = str) -> Iterator[None]:
+    """Prefixes every `FileFormatError` of the block with the name of the file.
 
     Args:
         name: of the file.
-        otherwise: gives what to do where the error does not say so.
+        make_hint: makes a hint for an error that has none.
     """
     try:
         yield
     except FileFormatError as error:
         raise FileFormatError(
-            f"{name}: {error.wrong}", expected=error.expected, hint=error.hint or otherwise()
+            f"{name}: {error.wrong}", expected=error.expected, hint=error.hint or make_hint()
         ) from None

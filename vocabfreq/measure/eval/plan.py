@@ -21,7 +21,7 @@ import msgspec
 
 from vocabfreq.checkpoints.config import read_config
 from vocabfreq.errors import EvaluationError, MissingExtraError
-from vocabfreq.formats.reading import choose
+from vocabfreq.formats.reading import load_vocab
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.storage.atomic import write_atomically
 from vocabfreq.tokenizer.fingerprint import check_tokenizers, local_folders
@@ -346,4 +346,4 @@ class Plan:
         folder = Path(self.target)
         rows = read_config(folder).size("vocab_size") if folder.is_dir() else None
         assert self.vocab is not None
-        return choose(self.vocab, {} if size is None else {"size": size}, rows)
+        return load_vocab(self.vocab, {} if size is None else {"size": size}, rows)

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vocabfreq.formats.reading import choose
+from vocabfreq.formats.reading import load_vocab
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.measure.eval import models
 from vocabfreq.measure.eval.models import Cached
@@ -187,7 +187,7 @@ def _head(lm_head: Any, spec: RunSpec, rows: int) -> PrunedHead:
     """The kept rows, copied, or all that the target has too, as they are."""
     if spec.pruned:
         wish = {} if spec.size is None else {"size": spec.size}
-        return prune_lm_head(lm_head, choose(str(spec.vocab), wish, rows))
+        return prune_lm_head(lm_head, load_vocab(str(spec.vocab), wish, rows))
     weight = lm_head.weight.detach()[:rows]
     every = DraftVocab.from_ids(np.arange(len(weight)), rows=len(weight))
     bias = getattr(lm_head, "bias", None)
