@@ -3,7 +3,7 @@
     python benchmarks/bench_prune.py [--rows 128256] [--hidden 4096] [--size 32768] [--runs 5]
 
 A drafter without a head is pruned with a synthetic target whose bf16 head lies in one of four
-shards. Each way runs in a fresh process, in turn: ours (`prune_drafter`: rows read, written,
+shards. Each contender runs in a fresh process, in turn: ours (`prune_drafter`: rows read, written,
 synced, read back and compared), the peer (the full head by safetensors and torch, sliced, saved,
 synced), and the plain copying of as many neighbouring bytes (read, written, synced), the limit.
 Seconds are without imports. Peak memory is VmHWM; `over` is what came on top of the imports.
@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 SHARDS, BLOCK = 4, 2 << 20
-WAYS = ("ours", "full head", "plain copy")
+CONTENDERS = ("ours", "full head", "plain copy")
 
 
 def make(folder: Path, rows: int, hidden: int, size: int) -> None:
@@ -125,12 +125,12 @@ def _sync(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-PREPARE = dict(zip(WAYS, (prepare_ours, prepare_full, prepare_plain), strict=True))
+PREPARE = dict(zip(CONTENDERS, (prepare_ours, prepare_full, prepare_plain), strict=True))
 
 
-def run_here(way: str, folder: Path, out: Path) -> None:
+def run_here(contender: str, folder: Path, out: Path) -> None:
     """In the fresh process: imports, then the clock."""
-    work = PREPARE[way](folder)
+    work = PREPARE[contender](folder)
     before, start = peak(), time.perf_counter()
     work(out)
     seconds = time.perf_counter() - start
@@ -144,19 +144,19 @@ def peak() -> int:
     return int(line.split()[1]) * 1024
 
 
-def run(way: str, folder: Path, cold: bool) -> dict[str, Any]:
-    """One way in a fresh process; gives its numbers and the hash of its head."""
+def run(contender: str, folder: Path, cold: bool) -> dict[str, Any]:
+    """One contender in a fresh process; returns its numbers and the hash of its head."""
     out = folder / "out"
     for path in folder.glob("*/*.safetensors") if cold else ():
         drop(path)
-    arguments = [sys.executable, __file__, "--run", way, "--folder", str(folder)]
+    arguments = [sys.executable, __file__, "--run", contender, "--folder", str(folder)]
     done = subprocess.run([*arguments, "--out", str(out)], stdout=subprocess.PIPE, check=True)
-    told: dict[str, Any] = json.loads(done.stdout)
-    told["head"] = None if way == "plain copy" else head_hash(out / "model.safetensors")
+    result: dict[str, Any] = json.loads(done.stdout)
+    result["head"] = None if contender == "plain copy" else head_hash(out / "model.safetensors")
     for path in out.iterdir():
         path.unlink()
     out.rmdir()
-    return told
+    return result
 
 
 def drop(path: Path) -> None:
@@ -178,12 +178,12 @@ def report(results: dict[str, list[dict[str, Any]]]) -> None:
     """The table."""
     ours = {key: _median(results["ours"], key) for key in ("seconds", "peak", "over")}
     print(f"{'':12}{'seconds':>9}{'min to max':>16}{'peak MB':>9}{'over MB':>9}  ours / it")
-    for way, runs in results.items():
+    for contender, runs in results.items():
         seconds = [one["seconds"] for one in runs]
         mine = {key: _median(runs, key) for key in ours}
         ratios = ", ".join(f"{key} {ours[key] / max(mine[key], 1e-9):.2f}" for key in ours)
         print(
-            f"{way:12}{mine['seconds']:9.3f}{min(seconds):9.3f}-{max(seconds):.3f}"
+            f"{contender:12}{mine['seconds']:9.3f}{min(seconds):9.3f}-{max(seconds):.3f}"
             f"{mine['peak'] / 1e6:11.0f}{mine['over'] / 1e6:9.0f}  {ratios}"
         )
 
@@ -207,11 +207,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=given.folder) as name:
         folder = Path(name)
         make(folder, given.rows, given.hidden, given.size)
-        results: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
+        results: dict[str, list[dict[str, Any]]] = {name: [] for name in CONTENDERS}
         for _ in range(given.runs):
-            for way in WAYS:
-                results[way].append(run(way, folder, given.cold))
-    heads = {one["head"] for way in WAYS[:2] for one in results[way]}
+            for contender in CONTENDERS:
+                results[contender].append(run(contender, folder, given.cold))
+    heads = {one["head"] for name in CONTENDERS[:2] for one in results[name]}
     assert len(heads) == 1, "the heads differ"
     print(
         f"{given.rows:,} x {given.hidden:,} bf16 to {given.size:,} rows, {given.runs} runs, ",

@@ -62,17 +62,17 @@ def test_dtypes_are_those_of_the_library(tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", [1, 40])
 @pytest.mark.parametrize("block", [1, 100, 1 << 20])
 @hypothesis_settings(deadline=None)
-@given(places=st.lists(st.integers(0, 29), max_size=40))
-def test_rows_are_the_rows(width: int, block: int, places: list[int]) -> None:
+@given(indices=st.lists(st.integers(0, 29), max_size=40))
+def test_rows_in_any_order(width: int, block: int, indices: list[int]) -> None:
     data = random_bits("BF16", 30, width)
     source = module.MemoryBytes(memoryview(b"xx" + data.data))
     tensor = Tensor("x", "BF16", (30, width), len(data.data), source, 2)
     old, module.BLOCK = module.BLOCK, block
     try:
-        found = b"".join(bytes(part) for part in tensor.rows(np.array(places, np.int64)))
+        found = b"".join(bytes(part) for part in tensor.rows(np.array(indices, np.int64)))
     finally:
         module.BLOCK = old
-    assert found == b"".join(map(data.row, places))
+    assert found == b"".join(map(data.row, indices))
 
 
 def test_neighbours_are_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,17 +129,17 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("what", BROKEN)
-def test_a_broken_header_is_told(tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("message", BROKEN)
+def test_a_broken_header_is_refused(tmp_path: Path, message: str) -> None:
     path = tmp_path / "model.safetensors"
-    path.write_bytes(BROKEN[what])
-    with pytest.raises(FileFormatError, match=what):
+    path.write_bytes(BROKEN[message])
+    with pytest.raises(FileFormatError, match=message):
         read_header(path)
 
 
 @hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_a_stranger_cannot_do_more_than_raise(tmp_path: Path, data: st.DataObject) -> None:
+def test_a_damaged_file_can_only_raise(tmp_path: Path, data: st.DataObject) -> None:
     path = tmp_path / "model.safetensors"
     save(path, {"lm_head.weight": random_bits("U8", 6, 2), "d2t": random_bits("F32", 3)})
     changed = bytearray(path.read_bytes())

@@ -65,19 +65,19 @@ def test_export_writes_what_select_gives(
     assert f"Wrote {tmp_path / 'out'} ({form})." in out
 
 
-def test_export_says_it_in_json(call: Call, counted: Path, tmp_path: Path) -> None:
+def test_export_json(call: Call, counted: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     code, text, _ = call("export", counted, "--size", 262, "-f", "json", "-o", out, "--json")
-    told, vocab = json.loads(text), FrequencyTable.load(counted).select(262)
+    result, vocab = json.loads(text), FrequencyTable.load(counted).select(262)
     assert code == 0
-    assert (told["rows"], told["size"], told["pinned"]) == (265, 262, 257)
-    assert told["coverage"] == vocab.coverage and told["fingerprint"] == vocab.fingerprint
-    assert told["tokenizer"] == vocab.tokenizer
+    assert (result["rows"], result["size"], result["pinned"]) == (265, 262, 257)
+    assert result["coverage"] == vocab.coverage and result["fingerprint"] == vocab.fingerprint
+    assert result["tokenizer"] == vocab.tokenizer
 
 
-def test_every_way_to_say_how_many(call: Call, counted: Path, tmp_path: Path) -> None:
+def test_every_option_for_the_size(call: Call, counted: Path, tmp_path: Path) -> None:
     loaded, out = FrequencyTable.load(counted), tmp_path / "out.pt"
-    wishes: list[tuple[list[object], dict[str, Any]]] = [
+    cases: list[tuple[list[object], dict[str, Any]]] = [
         (["--size", "99%"], {"size": "99%"}),
         (["--coverage", 0.6, "--pins", "none"], {"coverage": 0.6, "pins": "none"}),
         (["--min-count", 50, "--pins", "special"], {"min_count": 50, "pins": "special"}),
@@ -94,9 +94,9 @@ def test_every_way_to_say_how_many(call: Call, counted: Path, tmp_path: Path) ->
             {"size": 4, "pins": "none", "extra_ids": [200]},
         ),
     ]
-    for options, wish in wishes:
+    for options, selection in cases:
         assert call("export", counted, *options, "-f", "token-map", "-o", out)[0] == 0
-        assert torch_file.load(out) == loaded.select(**wish).ranked.tolist()
+        assert torch_file.load(out) == loaded.select(**selection).ranked.tolist()
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_every_way_to_say_how_many(call: Call, counted: Path, tmp_path: Path) ->
         (["--size", 262, "--kind", "text"], 1, "f.safetensors is a safetensors file"),
     ],
 )
-def test_what_cannot_be_exported_is_told(
+def test_invalid_exports_give_a_message(
     call: Call, counted: Path, tmp_path: Path, options: list[object], code: int, message: str
 ) -> None:
     done = call("export", counted, *options, "-f", "token-map", "-o", tmp_path / "out")
@@ -189,7 +189,7 @@ def test_export_selects_from_counts_of_others(call: Call, tmp_path: Path) -> Non
     assert torch_file.load(out) == [3]
 
 
-def test_counts_are_summed_up_in_words(call: Call, counted: Path, tmp_path: Path) -> None:
+def test_the_summary_of_counts(call: Call, counted: Path, tmp_path: Path) -> None:
     out = tmp_path / "token_freq.pt"
     code, text, _ = call("export", counted, "-f", "token-freq", "-o", out)
     seen = np.count_nonzero(FrequencyTable.load(counted).counts.sum(axis=0))
@@ -198,7 +198,7 @@ def test_counts_are_summed_up_in_words(call: Call, counted: Path, tmp_path: Path
     assert (code, text.splitlines()[0]) == (0, f"{seen} ids with counts")
 
 
-def test_a_floor_that_raises_the_size_is_told(call: Call, counted: Path, tmp_path: Path) -> None:
+def test_a_floor_that_raises_the_size(call: Call, counted: Path, tmp_path: Path) -> None:
     options = ("--size", 1, "--pins", "none", "-f", "json", "-o", tmp_path / "out.json")
     code, text, _ = call("export", counted, *options, "--floor", "code=1")
     assert code == 0 and "A floor raised K from 1." in text
@@ -218,14 +218,14 @@ def test_export_honours_force_for_a_name(call: Call, counted: Path, tmp_path: Pa
     assert len(torch_file.load(tmp_path / "freq_5.pt")) == 10
 
 
-def test_export_of_ids_that_were_chosen_already(call: Call, tmp_path: Path) -> None:
+def test_export_of_a_draft_vocabulary_is_refused(call: Call, tmp_path: Path) -> None:
     DraftVocab.from_ids([1], rows=4).save(tmp_path / "v")
     code, _, err = call("export", tmp_path / "v", "--size", 1, "-f", "npy", "-o", tmp_path / "o")
     assert code == 4
     assert f"vocabfreq convert {tmp_path / 'v'} {tmp_path / 'o'} --format npy" in err
 
 
-def test_what_is_in_the_way_stays(call: Call, counted: Path, tmp_path: Path) -> None:
+def test_an_existing_file_stays(call: Call, counted: Path, tmp_path: Path) -> None:
     before = counted.read_bytes()
     options = ("--size", 262, "-f", "json", "-o", counted)
     code, _, err = call("export", counted, *options)
@@ -249,7 +249,7 @@ def test_convert_a_list_to_a_mapping_and_back(call: Call, tmp_path: Path) -> Non
     assert json.loads(out)["size"] == 3
 
 
-def test_M11_convert_repairs_and_says_so(call: Call, tmp_path: Path) -> None:
+def test_M11_convert_repairs_with_a_remark(call: Call, tmp_path: Path) -> None:
     torch_file.save_plain([2, 7, 1, 0, 3, 2], tmp_path / "freq_5.pt")
     options = ("convert", tmp_path / "freq_5.pt", tmp_path / "v", "-f", "draft-vocab", "--rows", 8)
     code, _, err = call(*options)
@@ -266,10 +266,10 @@ def test_convert_refuses_to_guess_to_invent_and_to_lose(call: Call, tmp_path: Pa
     assert code == 1 and "--kind token-map, vocab-freq or modelopt" in err
     code, _, err = call("convert", source, out, "-f", "json", "--kind", "vocab-freq")
     assert code == 4
-    told = (
+    hint = (
         f"vocabfreq export {source} --kind vocab-freq --size K --format json --pins none -o {out}"
     )
-    assert told in err
+    assert hint in err
     code, _, err = call(
         "convert", source, out, "-f", "token-freq", "--kind", "modelopt", "--rows", 8
     )

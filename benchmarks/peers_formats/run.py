@@ -10,8 +10,8 @@ It needs Python 3.11 and PyPI. Of a tool only what its mapping code imports is i
 goes in first, so that the tools don't bring another. Where pip would take torch with CUDA, point
 PIP_FIND_LINKS or PIP_EXTRA_INDEX_URL at its CPU builds to save some gigabytes.
 
-The functions called are the wheels' own; what is asked of each, and what stands in for the parts of
-SGLang that it does not need, is told in its check_*.py. All run on one torch, whichever they pin.
+The functions called are the wheels' own; each check_*.py describes its calls, and that of SGLang
+the stubs for the parts that it does not need. All run on one torch, whichever they pin.
 """
 
 import argparse
@@ -133,8 +133,8 @@ def check(peer: Peer, python: Path, folder: Path) -> list[Row]:
     rows = [Row(name, **json.loads(line)) for line in lines]
     if done.returncode or not rows:
         print(done.stderr, file=sys.stderr)
-        said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        rows.append(Row(name, script.name, "", int(folder.name), 0, False, said))
+        message = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        rows.append(Row(name, script.name, "", int(folder.name), 0, False, message))
     return rows
 
 
@@ -148,9 +148,9 @@ def show(rows: Sequence[Row]) -> None:
 
 
 def main() -> None:
-    """Makes environments and files, asks every tool, prints, and exits with 1 on disagreement."""
+    """Makes environments and files, runs every tool, prints, and exits with 1 on disagreement."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--envs", type=Path, default=Path("/tmp/peers"))  # noqa: S108 (told)
+    parser.add_argument("--envs", type=Path, default=Path("/tmp/peers"))  # noqa: S108 (documented)
     parser.add_argument("--only", choices=[peer.name for peer in PEERS])
     arguments = parser.parse_args()
     ours = environment(arguments.envs / "vocabfreq", [[TORCH], ["-e", str(REPO)]])

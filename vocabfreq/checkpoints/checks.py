@@ -29,7 +29,7 @@ from vocabfreq.checkpoints.head import (
     read_target_head,
 )
 from vocabfreq.checkpoints.tensors import Tensor, find_tensor
-from vocabfreq.checkpoints.vocab_mapping import check_d2t, check_t2d, is_d2t
+from vocabfreq.checkpoints.vocab_mapping import check_mapping, is_d2t
 from vocabfreq.errors import FileFormatError, SourceError
 from vocabfreq.tokenizer.fingerprint import TOKENIZER, tokenizer_sha256
 
@@ -107,9 +107,10 @@ def _check_eagle3(
     if config.tied and is_pruned:
         yield make_finding("tied", "tie_word_embeddings is true beside a pruned head")
     if not config.states_norm:
-        yield make_finding("norm-missing", f"config.json does not say {NORM}")
+        yield make_finding("norm-missing", f"config.json does not set {NORM}")
     if rows is not None and size is not None:
-        yield from _check_mapping(tensors, rows, size)
+        d2t, t2d = (find_tensor(tensors, name) for name in ("d2t", "t2d"))
+        yield from check_mapping(d2t, t2d, rows, size)
     if head is None and is_pruned:
         yield make_finding("head-missing", f"there is no {HEAD} for K = {size:,}, V = {rows:,}")
     elif head is None and config.size("draft_vocab_size") and not config.tied:
@@ -125,17 +126,6 @@ def _draft_size(config: ModelConfig, tensors: Mapping[str, Tensor]) -> int | Non
     if d2t is not None and is_d2t(d2t):
         return d2t.shape[0]
     return weight.shape[0] if weight is not None and weight.shape else None
-
-
-def _check_mapping(tensors: Mapping[str, Tensor], rows: int, size: int) -> Iterator[Finding]:
-    d2t, t2d = (find_tensor(tensors, name) for name in ("d2t", "t2d"))
-    if d2t is not None:
-        if size == rows:
-            yield make_finding("map-of-all", f"there is a d2t although K = V = {rows:,}")
-        yield from check_d2t(d2t, t2d, rows, size)
-    elif size < rows:
-        yield make_finding("d2t-missing", f"there is no d2t for K = {size:,} of V = {rows:,}")
-    yield from check_t2d(t2d, d2t, rows, size)
 
 
 def _check_sizes(

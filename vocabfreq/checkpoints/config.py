@@ -9,7 +9,7 @@ from typing import Any, Literal
 from vocabfreq.checkpoints.tensors import Tensor, find_tensor
 from vocabfreq.errors import FileFormatError
 from vocabfreq.formats.containers import load_json_object
-from vocabfreq.formats.read_options import MAX_ROWS, brief
+from vocabfreq.formats.read_options import MAX_ROWS, short_repr
 from vocabfreq.storage.resolve import looks_like_repo
 
 CONFIG = "config.json"
@@ -50,11 +50,12 @@ class ModelConfig:
             FileFormatError: it is something else.
         """
         value = self.raw.get(name, self.inner.get(name))
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-            raise FileFormatError(f"{self.path}: {name} {brief(value)}", expected="a whole number")
-        if value is not None and not 1 <= value <= MAX_ROWS:
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_ROWS:
             raise FileFormatError(
-                f"{self.path}: {name} {brief(value)}", expected=f"a number from 1 to {MAX_ROWS:,}"
+                f"{self.path}: {name} {short_repr(value)}",
+                expected=f"a whole number from 1 to {MAX_ROWS:,}",
             )
         return value
 

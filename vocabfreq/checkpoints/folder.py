@@ -116,7 +116,7 @@ def _weight_files(folder: Path, wanted: Callable[[str], bool]) -> dict[Path, lis
             raise FileFormatError(
                 f"{folder / INDEX} names {path.name!r}, which is missing",
                 expected=f"{len(set(weight_map.values()))} files",
-                hint="download the folder again, whole",
+                hint="download the whole folder again",
             )
     return {**shards}
 

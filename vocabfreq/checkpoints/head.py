@@ -52,22 +52,20 @@ class Head:
             row_of[self.target_ids] = np.arange(len(self.target_ids))
             indices = row_of[vocab.target_ids]
         missing = vocab.target_ids[(indices < 0) | (indices >= self.weight.shape[0])]
-        if len(missing):
-            raise self._no_row(missing, len(vocab))
-        return indices
-
-    def _no_row(self, missing: Ids, size: int) -> SelectionError:
-        wrong = (
-            f"{len(missing):,} of {size:,} ids, the first {missing[0]}, have no row in the "
-            f"{self.owner}'s {self.weight}"
-        )
-        if self.target_ids is None:
-            return SelectionError(wrong, expected="ids that it has rows for")
-        return SelectionError(
-            wrong,
-            expected=f"only ids among the {len(self.target_ids):,} that its d2t keeps",
-            hint="prune the drafter that it was made from, or ask for ids among its own "
-            "(DraftVocab.from_d2t)",
+        if not len(missing):
+            return indices
+        expected, hint = "ids that it has rows for", ""
+        if self.target_ids is not None:
+            expected = f"only ids among the {len(self.target_ids):,} that its d2t keeps"
+            hint = (
+                "prune the drafter that it was made from, or ask for ids among its own "
+                "(DraftVocab.from_d2t)"
+            )
+        raise SelectionError(
+            f"{len(missing):,} of {len(vocab):,} ids, the first {missing[0]}, have no row in the "
+            f"{self.owner}'s {self.weight}",
+            expected=expected,
+            hint=hint,
         )
 
 

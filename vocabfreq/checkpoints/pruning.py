@@ -106,46 +106,42 @@ def prune_drafter(
     out = Path(out)
     check_output(out, folders, force)
     config = read_config(folders[0])
-    kept = load_vocab(vocab, selection, config.size("vocab_size"))
-    _check_rows(kept, config, folders[1:])
-    remarks = list(check_tokenizers(kept.tokenizer, folders, allow_other_tokenizer))
+    kept_vocab = load_vocab(vocab, selection, config.size("vocab_size"))
+    _check_rows(kept_vocab, config, folders[1:])
+    remarks = list(check_tokenizers(kept_vocab.tokenizer, folders, allow_other_tokenizer))
     if drafter_kind_by_config(config) == "shared":
-        return _write_token_map(config, kept, out, force, remarks)
+        return _write_token_map(config, kept_vocab, out, force, remarks)
     with ExitStack() as stack:
         checkpoint = stack.enter_context(open_checkpoint(folders[0]))
         if drafter_kind(config, checkpoint.tensors) == "shared":
-            return _write_token_map(config, kept, out, force, remarks)
-        head = _find_head(checkpoint, config, kept.rows, folders[1:], stack)
-        rows = head.row_indices(kept)
+            return _write_token_map(config, kept_vocab, out, force, remarks)
+        head = _find_head(checkpoint, config, kept_vocab.rows, folders[1:], stack)
+        rows = head.row_indices(kept_vocab)
         with new_folder(out) as folder:
-            not_copied = write_drafter(folder, checkpoint, config, head, kept, rows)
-            verify_drafter(folder, head, kept, rows)
+            not_copied = write_drafter(folder, checkpoint, config, head, kept_vocab, rows)
+            verify_drafter(folder, head, kept_vocab, rows)
         remarks += _folder_remarks(checkpoint, config, head)
         if not_copied:
             remarks.append(f"not copied: {', '.join(not_copied)}")
         weight = head.weight
-        sizes = weight.nbytes, weight.nbytes // weight.shape[0] * len(kept)
-        return Pruned(out, kept, f"the {head.owner}'s {weight.name}", sizes, tuple(remarks))
+        sizes = weight.nbytes, weight.nbytes // weight.shape[0] * len(kept_vocab)
+        return Pruned(out, kept_vocab, f"the {head.owner}'s {weight.name}", sizes, tuple(remarks))
 
 
 def _check_rows(vocab: DraftVocab, config: ModelConfig, target: list[Path]) -> None:
     """V must be one number in the vocabulary, the drafter and the target."""
-    rows = config.size("vocab_size")
-    if rows not in (None, vocab.rows):
-        raise RefusedError(
-            f"the vocabulary is for V = {vocab.rows:,}, {config.path} says vocab_size {rows:,}",
-            expected="one number of rows",
-            hint="take ids that were chosen for the target of this drafter",
-        )
-    for target_config in map(read_config, target):
-        rows = target_config.size("vocab_size")
+    others = "the vocabulary is"
+    hint = "take ids that were chosen for the target of this drafter"
+    for stated in (config, *map(read_config, target)):
+        rows = stated.size("vocab_size")
         if rows not in (None, vocab.rows):
             raise RefusedError(
-                f"the drafter and the vocabulary are for V = {vocab.rows:,}, {target_config.path} "
-                f"says vocab_size {rows:,}",
+                f"{others} for V = {vocab.rows:,}, {stated.path} says vocab_size {rows:,}",
                 expected="one number of rows",
-                hint="give the target that the drafter was trained for",
+                hint=hint,
             )
+        others = "the drafter and the vocabulary are"
+        hint = "give the target that the drafter was trained for"
 
 
 def _find_head(
@@ -177,15 +173,14 @@ def _find_head(
 def _folder_remarks(checkpoint: Checkpoint, config: ModelConfig, head: Head) -> Iterator[str]:
     if not config.states_norm:
         yield (
-            f"config.json does not say {NORM}, and readers differ on what that means (vLLM takes "
-            "true in a speculators folder and false elsewhere, speculators false): write what the "
-            "drafter was trained with"
+            f"config.json does not set {NORM}, and its default differs (vLLM: true in a "
+            "speculators folder, else false; speculators: false): set it as the drafter was trained"
         )
     has_t2d = find_tensor(checkpoint.tensors, "t2d") is not None
     if head.target_ids is not None and not has_t2d and is_ambiguous(head.target_ids):
         yield (
-            "d2t was taken for offsets; it could hold target ids as well, and no t2d tells: see "
-            "which they are in what wrote them"
+            "d2t was taken for offsets; it could hold target ids as well, and there is no t2d to "
+            "decide: look up in the tool that wrote it which they are"
         )
     dtype = config.raw.get("dtype", config.raw.get("torch_dtype"))
     if dtype == "bfloat16" and head.weight.dtype not in ("BF16", "F16"):

@@ -21,7 +21,7 @@ RowIndices = npt.NDArray[np.int64]
 Blocks = Callable[[], Iterator[memoryview]]
 BLOCK = 2 << 20  # bytes that are read at once: what stays in a processor's cache
 READERS = min(4, os.cpu_count() or 1)
-SMALL_ROW = 64  # bytes; a tensor of such rows (a bias, scales) is read whole and then indexed
+SMALL_ROW = 64  # bytes; a tensor of such rows (a bias, scales) is read in full and then indexed
 
 
 class ByteSource(Protocol):
@@ -151,7 +151,7 @@ class Tensor:
         with ThreadPoolExecutor(READERS) as pool:
             starts = range(0, len(indices), part)
             parts = [(buffer[i * size : (i + part) * size], indices[i : i + part]) for i in starts]
-            list(pool.map(self._fill, *zip(*parts, strict=True)))  # raises what a thread raised
+            list(pool.map(self._fill, *zip(*parts, strict=True)))  # raises the error of a thread
 
     def _fill(self, block: memoryview, indices: RowIndices) -> None:
         """One read for each run of neighbouring rows."""
@@ -169,7 +169,7 @@ class Tensor:
         return every_row[indices].reshape(-1).data
 
     def array(self) -> npt.NDArray[Any]:
-        """The whole tensor as numbers.
+        """All elements as numbers.
 
         Raises:
             FileFormatError: its dtype is none of integers or booleans.

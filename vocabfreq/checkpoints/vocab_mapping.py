@@ -1,7 +1,7 @@
-"""The tensors d2t and t2d of a drafter: the ids that they keep, and what is wrong with them.
+"""The tensors d2t and t2d of a drafter: the ids that they keep, and their problems.
 
-`read_mapping` decodes them for pruning and refuses a pair that does not agree. `check_d2t` and
-`check_t2d` report every problem as a `Finding`. Offsets become ids in `DraftVocab` alone.
+`read_mapping` decodes them for pruning and refuses a pair that does not agree; `check_mapping`
+reports every problem as a `Finding`. Offsets become ids in `DraftVocab` alone.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from vocabfreq.formats.safetensors_file import NUMPY_DTYPES
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 
 MAPPING_NAMES = ("d2t", "t2d")
-CHECK_HINT = "vocabfreq check says what is wrong with the folder, and what engines make of it"
+CHECK_HINT = "vocabfreq check lists the problems of the folder, and what engines do with it"
 Array = npt.NDArray[Any]
 
 
@@ -67,15 +67,31 @@ def is_ambiguous(ids: Array) -> bool:
     return len(ids) > 1 and bool((np.diff(ids) > 1).all())
 
 
-def check_d2t(d2t: Tensor, t2d: Tensor | None, rows: int, size: int) -> Iterator[Finding]:
-    """What is wrong with offsets.
+def check_mapping(
+    d2t: Tensor | None, t2d: Tensor | None, rows: int, size: int
+) -> Iterator[Finding]:
+    """Checks d2t and t2d by themselves and against each other.
 
     Args:
-        d2t: the tensor.
-        t2d: the mask, if there is one; it can tell offsets from ids.
+        d2t: the offsets [K], if there are some.
+        t2d: the mask [V], if there is one; it also distinguishes offsets from ids.
         rows: V.
         size: K.
     """
+    mask = t2d.array() if t2d is not None and _is_t2d(t2d, rows) else None
+    if d2t is not None:
+        yield from _check_d2t(d2t, mask, rows, size)
+    elif size < rows:
+        yield make_finding("d2t-missing", f"there is no d2t for K = {size:,} of V = {rows:,}")
+    if t2d is not None:
+        yield from _check_t2d(t2d, mask, d2t, rows, size)
+    elif d2t is not None and size < rows:
+        yield make_finding("t2d-missing", "there is a d2t but no t2d")
+
+
+def _check_d2t(d2t: Tensor, mask: Array | None, rows: int, size: int) -> Iterator[Finding]:
+    if size == rows:
+        yield make_finding("map-of-all", f"there is a d2t although K = V = {rows:,}")
     if not is_d2t(d2t):
         yield make_finding("d2t-shape", f"{d2t}, not whole numbers [K]")
         return
@@ -83,7 +99,6 @@ def check_d2t(d2t: Tensor, t2d: Tensor | None, rows: int, size: int) -> Iterator
     if len(offsets) != size:
         yield make_finding("d2t-shape", f"{d2t} has {len(offsets):,} entries for K = {size:,} rows")
     ids = DraftVocab.decode_d2t(offsets)
-    mask = t2d.array() if t2d is not None and _is_t2d(t2d, rows) else None
     if len(offsets) < rows and not offsets.any():
         yield make_finding("d2t-zero", f"all {len(offsets):,} offsets of d2t are 0 although K < V")
     elif _holds_ids(offsets, mask, rows):
@@ -94,12 +109,30 @@ def check_d2t(d2t: Tensor, t2d: Tensor | None, rows: int, size: int) -> Iterator
         yield make_finding(
             "d2t-unclear",
             f"d2t could hold offsets or target ids: {offsets[0]} … {offsets[-1]} are unique and "
-            "ascending either way, and no t2d tells",
+            "ascending either way, and there is no t2d to decide",
         )
 
 
+def _check_t2d(
+    t2d: Tensor, mask: Array | None, d2t: Tensor | None, rows: int, size: int
+) -> Iterator[Finding]:
+    if mask is None:
+        yield make_finding("t2d-disagrees", f"{t2d}, not BOOL [{rows}]")
+    elif d2t is not None and is_d2t(d2t):
+        offsets = d2t.array().astype(np.int64)
+        ids = offsets if _holds_ids(offsets, mask, rows) else DraftVocab.decode_d2t(offsets)
+        differing = np.flatnonzero(_mask_of(ids, rows) != mask)
+        if len(differing):
+            yield make_finding(
+                "t2d-disagrees",
+                f"t2d and d2t disagree on {len(differing):,} ids, the first is {differing[0]}",
+            )
+    elif mask.sum() != size:
+        yield make_finding("t2d-disagrees", f"t2d keeps {mask.sum():,} ids for K = {size:,} rows")
+
+
 def _holds_ids(offsets: Array, mask: Array | None, rows: int) -> bool:
-    """Whether d2t holds target ids where offsets belong, as far as that can be told."""
+    """Whether d2t holds target ids where offsets belong, by t2d or else by range and order."""
     ids = DraftVocab.decode_d2t(offsets)
     if mask is not None:
         if _keeps(ids, mask):
@@ -160,36 +193,3 @@ def _check_ids(ids: Array, rows: int) -> Iterator[Finding]:
     if not len(outside) and not len(repeated):
         row = np.flatnonzero(np.diff(ids) < 0)[0] + 1
         yield make_finding("d2t-unsorted", f"the ids of d2t are not ascending, first at row {row}")
-
-
-def check_t2d(t2d: Tensor | None, d2t: Tensor | None, rows: int, size: int) -> Iterator[Finding]:
-    """Whether the mask keeps the ids that d2t keeps.
-
-    Args:
-        t2d: the mask, if there is one.
-        d2t: the offsets, if there are some.
-        rows: V.
-        size: K.
-    """
-    if t2d is None:
-        if d2t is not None and size < rows:
-            yield make_finding("t2d-missing", "there is a d2t but no t2d")
-        return
-    if not _is_t2d(t2d, rows):
-        yield make_finding("t2d-disagrees", f"{t2d}, not BOOL [{rows}]")
-        return
-    mask = t2d.array()
-    if d2t is None or not is_d2t(d2t):
-        if mask.sum() != size:
-            yield make_finding(
-                "t2d-disagrees", f"t2d keeps {mask.sum():,} ids for K = {size:,} rows"
-            )
-        return
-    offsets = d2t.array().astype(np.int64)
-    ids = offsets if _holds_ids(offsets, mask, rows) else DraftVocab.decode_d2t(offsets)
-    differing = np.flatnonzero(_mask_of(ids, rows) != mask)
-    if len(differing):
-        yield make_finding(
-            "t2d-disagrees",
-            f"t2d and d2t disagree on {len(differing):,} ids, the first is {differing[0]}",
-        )

@@ -1,7 +1,7 @@
 """Writes the folder of a pruned drafter, whole or not at all, and reads it back to compare.
 
-Tensors are written piece by piece, so that none is ever in memory as a whole. `check_output` says
-what an output may replace.
+Tensors are written piece by piece, so that none is ever in memory in full. `check_output` decides
+which files and folders an output may replace.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ MAX_SMALL = 64 << 20
 
 
 def check_output(out: Path, sources: list[Path], force: bool) -> None:
-    """Refuses an output that is in the way of something.
+    """Refuses an output path that would replace a source or somebody else's files.
 
     Args:
         out: path of the output.

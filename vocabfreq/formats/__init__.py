@@ -10,9 +10,9 @@ trusted in size, range or uniqueness, and nothing in it is executed. `write` rea
 wrote and compares.
 
 `registry` is the table of formats: a new format is one entry there. `d2t` turns offsets into ids
-and back, `token_map` and `json_file` hold lists of ids, `counts` counts; `containers` tells torch,
-npy, safetensors, JSON and text files apart. docs/formats.md says which tool takes which. The files
-of vocabfreq itself belong to `frequencies`, weights of models to `checkpoints`.
+and back, `token_map` and `json_file` have lists of ids, `counts` has counts; `containers` detects
+torch, npy, safetensors, JSON and text files. docs/formats.md says which tool takes which format.
+The files of vocabfreq itself belong to `frequencies`, weights of models to `checkpoints`.
 """
 
 from vocabfreq.formats.counts import Counts

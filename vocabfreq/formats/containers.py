@@ -1,7 +1,7 @@
-"""Containers: torch, npy, safetensors, JSON or text, told apart by the first bytes of a file.
+"""Containers: detects torch, npy, safetensors, JSON and text files by their first bytes.
 
-`load_value` gives the list, dict, tensor or array inside; which format that is, the other modules
-decide. Nothing in a file is executed, and a header that promises too much costs no memory.
+`load_value` returns the list, dict, tensor or array inside; `reading` decides which format that is.
+Nothing in a file is executed, and a header that promises too much costs no memory.
 """
 
 import json

@@ -17,7 +17,13 @@ import numpy.typing as npt
 
 from vocabfreq.errors import FileFormatError, RefusedError, SelectionError
 from vocabfreq.formats.containers import to_vector
-from vocabfreq.formats.read_options import MAX_ROWS, ReadOptions, brief, check_rows, prefix_errors
+from vocabfreq.formats.read_options import (
+    MAX_ROWS,
+    ReadOptions,
+    check_rows,
+    prefix_errors,
+    short_repr,
+)
 from vocabfreq.formats.torch_file import save_plain, save_tensors
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.frequencies.metadata import EncoderRecord, Metadata, SourceRecord, TokenizerRecord
@@ -77,11 +83,11 @@ class Counts:
         for i, count in mapping.items():
             if not _is_count(i, top - 1):
                 raise FileFormatError(
-                    f"id {brief(i)}", expected=f"whole numbers from 0 to {top - 1}"
+                    f"id {short_repr(i)}", expected=f"whole numbers from 0 to {top - 1}"
                 )
             if not _is_count(count, 2**62):
                 raise FileFormatError(
-                    f"count {brief(count)} of id {i}", expected="whole numbers from 0 to 2**62"
+                    f"count {short_repr(count)} of id {i}", expected="whole numbers from 0 to 2**62"
                 )
         ids = np.array(sorted(i for i, count in mapping.items() if count), np.int64)
         return cls(ids, np.array([mapping[i] for i in ids.tolist()], np.int64), rows)
@@ -213,7 +219,7 @@ def counts_from_table(table: FrequencyTable) -> Counts:
     """
     if any(source.weight is not None for source in table.sources):
         raise RefusedError(
-            f"{table!r} ranks by weights, which counts cannot tell",
+            f"{table!r} ranks by weights, which counts cannot express",
             expected="a table that ranks by raw counts",
             hint="export ids with a size instead, or take table.reweighted(None)",
         )

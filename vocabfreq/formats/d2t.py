@@ -26,7 +26,7 @@ from vocabfreq.formats.containers import (
     load_npy,
     to_vector,
 )
-from vocabfreq.formats.read_options import MAX_ROWS, ReadOptions, brief, prefix_errors
+from vocabfreq.formats.read_options import MAX_ROWS, ReadOptions, prefix_errors, short_repr
 from vocabfreq.formats.safetensors_file import (
     INDEX,
     MAX_JSON,
@@ -130,7 +130,7 @@ def _note_row_order(vocab: DraftVocab, name: str, options: ReadOptions) -> Draft
     if not np.array_equal(vocab.ranked, vocab.target_ids):
         options.note(
             f"{name}: d2t is not ascending, so the rows of the head trained with it are in another "
-            "order than those of this vocabulary; whoever slices rows by t2d gets wrong ones"
+            "order than those of this vocabulary; tools that slice rows by t2d get wrong ones"
         )
     return vocab
 
@@ -161,26 +161,26 @@ def save_offsets(vocab: DraftVocab, path: Path) -> None:
     save_tensors(vocab.d2t, path)
 
 
-def load_npy_pair(place: Place, options: ReadOptions) -> DraftVocab:
+def load_npy_pair(location: Place, options: ReadOptions) -> DraftVocab:
     """Reads a pair of `.npy` files, given as either file or as their folder; one alone may do.
 
     Raises:
         FileFormatError: there is none, there are several, or they do not agree.
     """
-    size = _npy_size(place)
-    paths = [place.beside(f"{name}{size}.npy") for name in ("d2t", "t2d")]
+    size = _npy_size(location)
+    paths = [location.beside(f"{name}{size}.npy") for name in ("d2t", "t2d")]
     if not any(paths):
-        raise FileFormatError(f"{place.called} has no d2t.npy", expected="d2t.npy and t2d.npy")
+        raise FileFormatError(f"{location.called} has no d2t.npy", expected="d2t.npy and t2d.npy")
     d2t, t2d = (path and load_npy(path) for path in paths)
-    vocab = vocab_from_d2t(d2t, t2d, place.called, options, is_bare=place.name is not None)
+    vocab = vocab_from_d2t(d2t, t2d, location.called, options, is_bare=location.name is not None)
     if not options.force:
         check_size_in_name(f"d2t{size}.npy", len(vocab))
-    return _note_row_order(vocab, place.called, options)
+    return _note_row_order(vocab, location.called, options)
 
 
-def has_npy_pair(place: Place) -> bool:
+def has_npy_pair(location: Place) -> bool:
     """Whether a local folder holds `d2t.npy`, `t2d.npy` or one with K in its name."""
-    return any(NPY_NAME.match(name) for name in place.names("*.npy"))
+    return any(NPY_NAME.match(name) for name in location.names("*.npy"))
 
 
 def save_npy_pair(vocab: DraftVocab, folder: Path) -> None:
@@ -191,29 +191,28 @@ def save_npy_pair(vocab: DraftVocab, folder: Path) -> None:
         write_atomically(folder / name, buffer.getvalue())
 
 
-def _npy_size(place: Place) -> str:
+def _npy_size(location: Place) -> str:
     """The `-K` in the names of the pair, or nothing."""
-    if place.name is not None:
-        match = NPY_NAME.match(place.called)
+    if location.name is not None:
+        match = NPY_NAME.match(location.called)
         if match is None:
             raise FileFormatError(
-                f"{place.called!r}",
+                f"{location.called!r}",
                 expected="d2t.npy, t2d.npy, d2t-K.npy, t2d-K.npy or their folder",
-                hint="for another array say what it is, with --kind token-map, modelopt or "
-                "vocab-freq",
+                hint="for another array state its kind: --kind token-map, modelopt or vocab-freq",
             )
         return match["size"] or ""
-    sizes = {m["size"] or "" for name in place.names("*.npy") if (m := NPY_NAME.match(name))}
+    sizes = {m["size"] or "" for name in location.names("*.npy") if (m := NPY_NAME.match(name))}
     if len(sizes) > 1:
         raise FileFormatError(
-            f"{place.called} holds {len(sizes)} mappings",
+            f"{location.called} holds {len(sizes)} mappings",
             expected=f"one of d2t{{{','.join(sorted(sizes))}}}.npy",
             hint="name the file",
         )
     return next(iter(sizes), "")
 
 
-def load_checkpoint(place: Place, options: ReadOptions) -> DraftVocab:
+def load_checkpoint(location: Place, options: ReadOptions) -> DraftVocab:
     """Reads d2t and t2d of an EAGLE-3 drafter, a folder, repo or safetensors file.
 
     V is that of config.json (`vocab_size`, also in a nested config), where the caller gives none.
@@ -221,28 +220,28 @@ def load_checkpoint(place: Place, options: ReadOptions) -> DraftVocab:
     Raises:
         FileFormatError: it has no d2t, or d2t, t2d and config.json do not agree.
     """
-    path = place.beside("config.json")
+    path = location.beside("config.json")
     config = {} if path is None else load_json_object(path, MAX_JSON)
-    index = place.beside(INDEX) if place.name is None else None
+    index = location.beside(INDEX) if location.name is None else None
     weight_map = {} if index is None else read_index(index)
-    d2t, t2d = (_read_stored(_file_with(place, weight_map, n), n) for n in ("d2t", "t2d"))
+    d2t, t2d = (_read_stored(_file_with(location, weight_map, n), n) for n in ("d2t", "t2d"))
     if d2t is None:
         raise FileFormatError(
-            f"{place.called} has no tensor d2t",
+            f"{location.called} has no tensor d2t",
             expected="a pruned EAGLE-3 drafter",
             hint="vocabfreq prune makes one",
         )
     rows = options.rows if options.rows is not None else _vocab_size(config)
-    vocab = vocab_from_d2t(d2t, t2d, place.called, options, rows)
+    vocab = vocab_from_d2t(d2t, t2d, location.called, options, rows)
     stated = config.get("draft_vocab_size", len(vocab))
     if stated != len(vocab):
         raise FileFormatError(
-            f"{place.called}: d2t has {len(vocab)} entries, config.json says draft_vocab_size "
-            f"{brief(stated)}",
+            f"{location.called}: d2t has {len(vocab)} entries, config.json says draft_vocab_size "
+            f"{short_repr(stated)}",
             expected="one number",
-            hint="vocabfreq check says what engines make of it",
+            hint="vocabfreq check says what engines do with it",
         )
-    return _note_row_order(vocab, place.called, options)
+    return _note_row_order(vocab, location.called, options)
 
 
 def _vocab_size(config: dict[str, Any]) -> Any:
@@ -251,17 +250,17 @@ def _vocab_size(config: dict[str, Any]) -> Any:
     return next((part["vocab_size"] for part in parts if "vocab_size" in part), None)
 
 
-def _file_with(place: Place, weight_map: Mapping[str, str], tensor: str) -> Path:
+def _file_with(location: Place, weight_map: Mapping[str, str], tensor: str) -> Path:
     """The file that has a tensor, as the index says; without one, the only file there is."""
-    if place.name is not None:
-        return place.path
+    if location.name is not None:
+        return location.path
     full_name = find_name(weight_map, tensor)
-    local = place.names("*.safetensors")
+    local = location.names("*.safetensors")
     file = weight_map[full_name] if full_name else local[0] if len(local) == 1 else SINGLE
-    path = place.beside(file)
+    path = location.beside(file)
     if path is None:
         raise FileFormatError(
-            f"{place.called} has no {file}", expected="a drafter folder with safetensors"
+            f"{location.called} has no {file}", expected="a drafter folder with safetensors"
         )
     return path
 

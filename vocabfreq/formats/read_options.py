@@ -1,4 +1,4 @@
-"""`ReadOptions`: the kind and rows that a caller states for a file, and how strict the reader is.
+"""`ReadOptions`: kind and rows that the caller states for a file, and how strict the reader is.
 
 The checks of numbers that any file may state, and the helpers for messages, are here too.
 """
@@ -38,7 +38,7 @@ def warn(remark: str) -> None:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How to read a file.
+    """The options of `read`.
 
     Attributes:
         kind: the format of the file; `auto` detects it, or refuses to guess.
@@ -95,7 +95,8 @@ def check_rows(rows: object, name: str) -> None:
     """
     if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows <= MAX_ROWS:
         raise FileFormatError(
-            f"{name} says {brief(rows)} rows", expected=f"a whole number from 1 to {MAX_ROWS:,}"
+            f"{name} says {short_repr(rows)} rows",
+            expected=f"a whole number from 1 to {MAX_ROWS:,}",
         )
 
 
@@ -107,16 +108,17 @@ def check_known(filled: int, coverage: Mapping[str, float], size: int, name: str
     """
     if not 0 <= filled <= size:
         raise FileFormatError(
-            f"{name}: filled is {brief(filled)} of {size} ids", expected=f"0 to {size}"
+            f"{name}: filled is {short_repr(filled)} of {size} ids", expected=f"0 to {size}"
         )
     for source, share in coverage.items():
         if not 0 <= share <= 1:
             raise FileFormatError(
-                f"{name}: coverage of {brief(source)} is {brief(share)}", expected="0 to 1"
+                f"{name}: coverage of {short_repr(source)} is {short_repr(share)}",
+                expected="0 to 1",
             )
 
 
-def brief(value: object) -> str:
+def short_repr(value: object) -> str:
     """A bounded `repr` for messages, of a value of any length or depth from a foreign file."""
     try:
         return reprlib.repr(value)

@@ -14,7 +14,7 @@ from vocabfreq.errors import FileFormatError, SelectionError
 from vocabfreq.formats.containers import as_array, detect_container, is_array, load_value
 from vocabfreq.formats.counts import Counts, check_probabilities
 from vocabfreq.formats.d2t import NPY_NAME, has_npy_pair
-from vocabfreq.formats.read_options import Kind, ReadOptions, brief, warn
+from vocabfreq.formats.read_options import Kind, ReadOptions, short_repr, warn
 from vocabfreq.formats.registry import FILE_FORMATS
 from vocabfreq.formats.safetensors_file import read_header
 from vocabfreq.formats.token_map import NEMO_KEYS
@@ -58,39 +58,43 @@ def read(
     """
     options = ReadOptions(kind, rows, repair, force, note)
     try:
-        content: DraftVocab | Counts | FrequencyTable = _read_place(find(source), options)
+        content: DraftVocab | Counts | FrequencyTable = _read_location(find(source), options)
     except OSError as error:
         raise FileFormatError(f"{source} cannot be read: {error.strerror or error}") from None
     return content
 
 
-def _read_place(place: Place, options: ReadOptions) -> Any:
+def _read_location(location: Place, options: ReadOptions) -> Any:
     """Reads a file or folder; of a folder or repo that has a frequency file, that file."""
-    if place.name is None and options.kind in ("auto", "frequency") and place.beside(TABLE_NAME):
-        return _read_place(Place(place.folder, TABLE_NAME), options)
-    kind = options.kind if options.kind != "auto" else _detect_kind(place)
-    from_place = None if kind == "auto" else FILE_FORMATS[kind].from_place
-    if from_place is not None:
-        return from_place(place, options)
-    value = load_value(place.path)
+    if (
+        location.name is None
+        and options.kind in ("auto", "frequency")
+        and location.beside(TABLE_NAME)
+    ):
+        return _read_location(Place(location.folder, TABLE_NAME), options)
+    kind = options.kind if options.kind != "auto" else _detect_kind(location)
+    from_location = None if kind == "auto" else FILE_FORMATS[kind].from_location
+    if from_location is not None:
+        return from_location(location, options)
+    value = load_value(location.path)
     if kind == "auto":
-        kind = _detect_kind_of_value(value, place.called)
+        kind = _detect_kind_of_value(value, location.called)
     from_value = FILE_FORMATS[kind].from_value
     assert from_value is not None  # every format has one of the two
-    return from_value(value, place.called, options)
+    return from_value(value, location.called, options)
 
 
-def _detect_kind(place: Place) -> Kind:
+def _detect_kind(location: Place) -> Kind:
     """The format of a file by its container; `auto` where only its value can tell."""
-    if place.name is None:
-        return "npy" if has_npy_pair(place) else "checkpoint"
-    container = detect_container(place.path)
+    if location.name is None:
+        return "npy" if has_npy_pair(location) else "checkpoint"
+    container = detect_container(location.path)
     if container == "safetensors":
-        _, metadata = read_header(place.path)
+        _, metadata = read_header(location.path)
         if is_draft_vocab(metadata):
             return "draft-vocab"
         return "frequency" if TABLE_KEY in metadata else "checkpoint"
-    if container == "npy" and NPY_NAME.match(place.called):
+    if container == "npy" and NPY_NAME.match(location.called):
         return "npy"
     return container if container in ("json", "text") else "auto"
 
@@ -108,14 +112,14 @@ def _detect_kind_of_value(value: Any, name: str) -> Kind:
         return kinds[0]
     if kinds and isinstance(value, Mapping):
         raise FileFormatError(
-            f"{name} holds what {' and what '.join(kinds)} files hold",
+            f"{name} has the keys of {' and of '.join(kinds)} files",
             expected="one of these",
-            hint=f"say which to read: --kind {' or '.join(kinds)} (kind=…)",
+            hint=f"state which to read: --kind {' or '.join(kinds)} (kind=…)",
         )
     if not kinds:
         content = type(value).__name__
         if isinstance(value, dict):
-            keys = ", ".join(brief(key) for key in list(value)[:6])
+            keys = ", ".join(short_repr(key) for key in list(value)[:6])
             content = f"a dict with {f'the keys {keys}' if keys else 'no keys'}"
         raise FileFormatError(
             f"{name} holds {content}", expected="ids, offsets, counts, or a dict of these"
@@ -123,7 +127,7 @@ def _detect_kind_of_value(value: Any, name: str) -> Kind:
     size = len(as_array(value, name))  # or refuses another shape
     raise FileFormatError(
         f"{name} is a bare vector of {size} integers: it may hold ids, counts or offsets",
-        hint=f"say what it is: --kind {', '.join(kinds[:-1])} or {kinds[-1]} (kind=…)",
+        hint=f"state its kind: --kind {', '.join(kinds[:-1])} or {kinds[-1]} (kind=…)",
     )
 
 
@@ -169,9 +173,9 @@ def load_vocab(
     given = [name for name, value in selection.items() if value is not None]
     if given:
         raise SelectionError(
-            f"{', '.join(given)} beside a vocabulary of {len(source):,} ids",
+            f"{', '.join(given)} given with a vocabulary of {len(source):,} ids",
             expected="none of them: the ids are already chosen",
-            hint="give the frequency file to choose anew",
+            hint="give the frequency file to select other ids",
         )
     return source
 
@@ -189,7 +193,7 @@ def _read_with_rows(source: str | Path, rows: int | None) -> DraftVocab | Counts
 def _select_from_counts(
     counts: Counts, selection: Mapping[str, Any], rows: int | None
 ) -> DraftVocab:
-    """Counts of other tools name no special tokens, so the caller has to give up the pins."""
+    """Counts of other tools name no special tokens, so the caller must decline pins."""
     if selection.get("pins") != "none":
         raise SelectionError(
             "counts alone do not say which ids are special",

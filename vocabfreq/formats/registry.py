@@ -1,4 +1,4 @@
-"""The table of formats: how each is read, written and recognized. A new format is one entry here.
+"""The table of formats: reader, writer and recognizer of each. A new format is one entry here.
 
 Add its name to `Kind` (read_options.py) and, if it is written, to `Format` below; its reader and
 writer stand together in the module of its content: ids in token_map.py and json_file.py, offsets
@@ -11,32 +11,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from vocabfreq.errors import FileFormatError, VocabfreqError
+from vocabfreq.formats import counts, d2t, json_file, token_map
 from vocabfreq.formats.containers import Container, detect_container, load_value
-from vocabfreq.formats.counts import (
-    counts_from_dict,
-    counts_from_vector,
-    save_dict,
-    save_vector,
-)
-from vocabfreq.formats.d2t import (
-    MAPPING_KEYS,
-    load_checkpoint,
-    load_npy_pair,
-    save_mapping,
-    save_npy_pair,
-    save_offsets,
-    vocab_from_mapping,
-    vocab_from_offsets,
-)
-from vocabfreq.formats.json_file import JSON_KEYS, save_json, vocab_from_json
 from vocabfreq.formats.read_options import Kind, ReadOptions
-from vocabfreq.formats.token_map import (
-    NEMO_KEYS,
-    save_nemo,
-    save_token_map,
-    vocab_from_list,
-    vocab_from_nemo,
-)
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.frequencies.table import FrequencyTable
 from vocabfreq.storage.resolve import Place
@@ -57,11 +34,11 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 
 @dataclass(frozen=True)
 class FileFormat:
-    """How one format is read, written and recognized.
+    """Reader, writer and recognizer of one format.
 
     Attributes:
         from_value: reads what `load_value` gives for a file: (value, name, options).
-        from_place: reads a file or folder itself, where its value alone is not enough.
+        from_location: reads a file or folder itself, where its value alone is not enough.
         save: writes a `DraftVocab`, or `Counts`, to a path.
         recognize: whether a file at a path shows that it is of this format, so that it may be
             replaced; None where nothing in such a file does, as in a bare vector.
@@ -70,7 +47,7 @@ class FileFormat:
     """
 
     from_value: Callable[[Any, str, ReadOptions], Any] | None = None
-    from_place: Callable[[Place, ReadOptions], Any] | None = None
+    from_location: Callable[[Place, ReadOptions], Any] | None = None
     save: Callable[[Any, Path], None] | None = None
     recognize: Callable[[Path], bool] | None = None
     holds_counts: bool = False
@@ -93,64 +70,67 @@ def _has_keys(keys: set[str]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, Mapping) and value.keys() == keys
 
 
-def _load_json(place: Place, options: ReadOptions) -> DraftVocab:
-    if detect_container(place.path) != "json":
-        raise FileFormatError(f"{place.called} is not JSON", expected="a list or an object")
-    return vocab_from_json(load_value(place.path), place.called, options)
+def _load_json(location: Place, options: ReadOptions) -> DraftVocab:
+    if detect_container(location.path) != "json":
+        raise FileFormatError(f"{location.called} is not JSON", expected="a list or an object")
+    return json_file.vocab_from_json(load_value(location.path), location.called, options)
 
 
-def _load_draft_vocab(place: Place, options: ReadOptions) -> DraftVocab:
-    vocab = DraftVocab.load(place.path)
-    options.resolve_rows(place.called, vocab.rows)
-    return vocab
+def _load_own(load: Callable[[Path], Any]) -> Callable[[Place, ReadOptions], Any]:
+    """A `from_location` for a file of vocabfreq itself, which states V."""
 
+    def load_and_check(location: Place, options: ReadOptions) -> Any:
+        content = load(location.path)
+        options.resolve_rows(location.called, content.rows)
+        return content
 
-def _load_frequency(place: Place, options: ReadOptions) -> FrequencyTable:
-    table = FrequencyTable.load(place.path)
-    options.resolve_rows(place.called, table.rows)
-    return table
+    return load_and_check
 
 
 FILE_FORMATS: Mapping[Kind, FileFormat] = {
     "token-map": FileFormat(
-        from_value=vocab_from_list,
-        save=save_token_map,
+        from_value=token_map.vocab_from_list,
+        save=token_map.save_token_map,
         recognize=_contains("torch", lambda value: isinstance(value, list)),
         keeps_rank=True,
     ),
-    "text": FileFormat(from_value=vocab_from_list),
+    "text": FileFormat(from_value=token_map.vocab_from_list),
     "nemo": FileFormat(
-        from_value=vocab_from_nemo,
-        save=save_nemo,
-        recognize=_contains("torch", _has_keys(NEMO_KEYS)),
+        from_value=token_map.vocab_from_nemo,
+        save=token_map.save_nemo,
+        recognize=_contains("torch", _has_keys(token_map.NEMO_KEYS)),
     ),
     "json": FileFormat(
-        from_place=_load_json,
-        save=save_json,
-        recognize=_contains("json", _has_keys(JSON_KEYS)),
+        from_location=_load_json,
+        save=json_file.save_json,
+        recognize=_contains("json", _has_keys(json_file.JSON_KEYS)),
         keeps_rank=True,
     ),
     "mapping": FileFormat(
-        from_value=vocab_from_mapping,
-        save=save_mapping,
-        recognize=_contains("torch", _has_keys(MAPPING_KEYS)),
+        from_value=d2t.vocab_from_mapping,
+        save=d2t.save_mapping,
+        recognize=_contains("torch", _has_keys(d2t.MAPPING_KEYS)),
     ),
-    "modelopt": FileFormat(from_value=vocab_from_offsets, save=save_offsets),
-    "npy": FileFormat(from_place=load_npy_pair, save=save_npy_pair, recognize=lambda path: True),
-    "checkpoint": FileFormat(from_place=load_checkpoint),
+    "modelopt": FileFormat(from_value=d2t.vocab_from_offsets, save=d2t.save_offsets),
+    "npy": FileFormat(
+        from_location=d2t.load_npy_pair, save=d2t.save_npy_pair, recognize=lambda path: True
+    ),
+    "checkpoint": FileFormat(from_location=d2t.load_checkpoint),
     "draft-vocab": FileFormat(
-        from_place=_load_draft_vocab,
+        from_location=_load_own(DraftVocab.load),
         save=DraftVocab.save,
         recognize=lambda path: True,  # its reader looks at the metadata
         keeps_rank=True,
     ),
     "token-freq": FileFormat(
-        from_value=counts_from_dict,
-        save=save_dict,
+        from_value=counts.counts_from_dict,
+        save=counts.save_dict,
         recognize=_contains("torch", lambda value: isinstance(value, Mapping) and len(value) > 0),
         holds_counts=True,
     ),
-    "vocab-freq": FileFormat(from_value=counts_from_vector, save=save_vector, holds_counts=True),
-    "frequency": FileFormat(from_place=_load_frequency),
+    "vocab-freq": FileFormat(
+        from_value=counts.counts_from_vector, save=counts.save_vector, holds_counts=True
+    ),
+    "frequency": FileFormat(from_location=_load_own(FrequencyTable.load)),
 }
 COUNT_FORMATS = tuple(name for name in FORMATS if FILE_FORMATS[name].holds_counts)

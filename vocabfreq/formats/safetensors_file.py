@@ -1,6 +1,6 @@
 """The safetensors container: header, names of tensors, and the index of a sharded checkpoint.
 
-`read_header` checks a header from a stranger before a tensor is touched: its length, dtypes,
+`read_header` checks an untrusted header before a tensor is read: its length, dtypes,
 shapes, and that the tensors lie one after the other and fill the file exactly, so that nothing
 hides and nothing is missing. Weights stay bytes: numpy has no bf16 and no fp8.
 """

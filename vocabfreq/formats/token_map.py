@@ -12,7 +12,7 @@ import numpy as np
 
 from vocabfreq.errors import FileFormatError
 from vocabfreq.formats.containers import as_array, is_array
-from vocabfreq.formats.read_options import ReadOptions, brief, prefix_errors
+from vocabfreq.formats.read_options import ReadOptions, prefix_errors, short_repr
 from vocabfreq.formats.torch_file import save_plain, save_tensors
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 
@@ -106,7 +106,7 @@ def _to_list(values: Any, name: str) -> Any:
         for position, value in enumerate(values):
             if type(value) is not int or abs(value) >= 2**63:
                 raise FileFormatError(
-                    f"{name}: id {brief(value)} at position {position}",
+                    f"{name}: id {short_repr(value)} at position {position}",
                     expected="whole numbers below 2**63",
                 )
         return list(values)

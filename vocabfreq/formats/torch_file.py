@@ -63,7 +63,7 @@ def load(path: Path) -> Any:
     """Reads a `.pt` file of plain values and tensors; nothing in it is executed.
 
     Raises:
-        FileFormatError: it is too large for what it should be, holds other objects, or is broken.
+        FileFormatError: it is too large, holds other objects, or is broken.
         MissingExtraError: it holds more than plain integers, and torch is not installed.
     """
     check_size(path)
@@ -78,7 +78,7 @@ def load(path: Path) -> Any:
 
 
 def load_weights_only(path: Path, *, expected: str, hint: str, mmap: bool = False) -> Any:
-    """`torch.load` with `weights_only=True`, on the CPU, for files from strangers.
+    """`torch.load` with `weights_only=True`, on the CPU, for untrusted files.
 
     The argument is passed since an environment variable can switch its default off.
 
@@ -114,7 +114,7 @@ def _reason(error: Exception) -> str:
 
 
 def check_size(path: Path) -> None:
-    """Refuses a file that is too large for what it should be.
+    """Refuses a file that is too large for a list, a mapping or a vector.
 
     Raises:
         FileFormatError: naming the size.
@@ -136,7 +136,7 @@ def _load_plain(path: Path) -> Any:
     except Exception as error:  # zipfile and pickletools raise many kinds
         if isinstance(error, zipfile.BadZipFile) and _is_archive(path):
             raise FileFormatError(f"{path.name} is a broken archive: {error}") from None
-        return None  # torch says what is wrong with it
+        return None  # torch names the problem
 
 
 def _is_archive(path: Path) -> bool:

@@ -47,8 +47,8 @@ def write(
     if kind not in FORMATS:
         raise FileFormatError(f"format {kind!r}", expected=f"one of {', '.join(FORMATS)}")
     file_format = FILE_FORMATS[kind]
-    stored: DraftVocab | Counts
-    stored = _as_counts(content, kind) if file_format.holds_counts else _as_vocab(content, kind)
+    as_stored = _as_counts if file_format.holds_counts else _as_vocab
+    stored = as_stored(content, kind)
     path = Path(path)
     if kind == "token-map" and not force:
         check_size_in_name(path.name, len(stored))
@@ -129,18 +129,15 @@ def _read_back(path: Path, kind: Format, rows: int | None) -> Any:
     return read(path, kind, rows=rows, force=True, note=lambda remark: None)
 
 
-def _compare(stored: DraftVocab | Counts, path: Path, kind: Format) -> None:
+def _compare(stored: Any, path: Path, kind: Format) -> None:
     """Reads back what was written, and removes it if it differs."""
     files = [path / name for name in NPY_FILES] if kind == "npy" else [path]
+    keeps_rank = FILE_FORMATS[kind].keeps_rank
     try:
         found = _read_back(files[0], kind, stored.rows)
-        if found != stored or not _has_same_rank(found, stored, kind):
+        if found != stored or (keeps_rank and not np.array_equal(found.ranked, stored.ranked)):
             raise FileFormatError(f"{path} reads back as {found!r}", expected=repr(stored))
     except VocabfreqError:
         for file in files:
             file.unlink(missing_ok=True)
         raise
-
-
-def _has_same_rank(found: Any, stored: Any, kind: Format) -> bool:
-    return not FILE_FORMATS[kind].keeps_rank or np.array_equal(found.ranked, stored.ranked)
