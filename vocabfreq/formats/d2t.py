@@ -236,8 +236,8 @@ def load_checkpoint(location: Place, options: ReadOptions) -> DraftVocab:
     stated = config.get("draft_vocab_size", len(vocab))
     if stated != len(vocab):
         raise FileFormatError(
-            f"{location.called}: d2t has {len(vocab)} entries, config.json says draft_vocab_size "
-            f"{short_repr(stated)}",
+            f"{location.called}: d2t has {len(vocab)} entries, "
+            f"config.json says draft_vocab_size {short_repr(stated)}",
             expected="one number",
             hint="vocabfreq check says what engines do with it",
         )

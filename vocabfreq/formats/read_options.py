@@ -1,4 +1,4 @@
-"""`ReadOptions`: kind and rows that the caller states for a file, and how strict the reader is.
+"""`ReadOptions`: kind and rows that the caller states for a file, and strictness of the reader.
 
 The checks of numbers that any file may state, and the helpers for messages, are here too.
 """
