@@ -724,7 +724,7 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("vocabfreq.checkpoints.writing.os.write", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(VocabfreqError, match="failed: .* No space left"):
         prune_drafter(drafter, vocab(), tmp_path / "out")
     assert [p.name for p in tmp_path.iterdir()] == ["d"]
