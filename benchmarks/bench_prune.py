@@ -1,15 +1,14 @@
-"""Measures pruning a drafter against slicing a loaded full head, and against plain copying.
+"""Pruning a drafter against loading the full head and slicing it, and against plain copying.
 
     python benchmarks/bench_prune.py [--rows 128256] [--hidden 4096] [--size 32768] [--runs 5]
 
 A drafter without a head is pruned with a synthetic target whose bf16 head lies in one of four
-shards. Each variant runs in a fresh process, in turn: `prune_drafter` (reads, writes and syncs the
-rows, reads them back and compares); the peer (loads the full head with safetensors and torch,
-slices, saves, syncs); and the limit, which reads, writes and syncs as many neighbouring bytes.
-
-Seconds exclude imports. Peak memory is VmHWM; `over` is its rise above the imports. `--cold` drops
-the source from the page cache before each run. The script prints no number unless the heads are
-equal.
+shards. Each contender runs in a fresh process, in turn: ours (`prune_drafter`: rows read, written,
+synced, read back and compared), the peer (the full head by safetensors and torch, sliced, saved,
+synced), and the plain copying of as many neighbouring bytes (read, written, synced), the limit.
+Seconds are without imports. Peak memory is VmHWM; `over` is what came on top of the imports.
+`--cold` drops the source from the page cache before each run. The heads must be equal, or no
+number is printed.
 """
 
 import argparse
@@ -29,7 +28,7 @@ from typing import Any
 import numpy as np
 
 SHARDS, BLOCK = 4, 2 << 20
-WAYS = ("ours", "full head", "plain copy")
+CONTENDERS = ("ours", "full head", "plain copy")
 
 
 def make(folder: Path, rows: int, hidden: int, size: int) -> None:
@@ -70,7 +69,7 @@ def _save(path: Path, shapes: dict[str, tuple[int, int]]) -> None:
 
 
 def prepare_ours(folder: Path) -> Callable[[Path], None]:
-    """`prune_drafter`, its imports done."""
+    """Ours, with its imports done."""
     from vocabfreq.checkpoints.pruning import prune_drafter
     from vocabfreq.frequencies.draft_vocab import DraftVocab
 
@@ -104,7 +103,7 @@ def prepare_full(folder: Path) -> Callable[[Path], None]:
 
 
 def prepare_plain(folder: Path) -> Callable[[Path], None]:
-    """Copies as many bytes as `prune_drafter` writes, from one place."""
+    """As many bytes as ours writes, from one place."""
     size = len(np.load(folder / "ids.npy"))
     hidden = json.loads((folder / "target/config.json").read_bytes())["hidden_size"]
     source = folder / f"target/model-{SHARDS}-of-{SHARDS}.safetensors"
@@ -126,12 +125,12 @@ def _sync(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-PREPARE = dict(zip(WAYS, (prepare_ours, prepare_full, prepare_plain), strict=True))
+PREPARE = dict(zip(CONTENDERS, (prepare_ours, prepare_full, prepare_plain), strict=True))
 
 
-def run_here(way: str, folder: Path, out: Path) -> None:
-    """In the fresh process: imports, then measures."""
-    work = PREPARE[way](folder)
+def run_here(contender: str, folder: Path, out: Path) -> None:
+    """In the fresh process: imports, then the clock."""
+    work = PREPARE[contender](folder)
     before, start = peak(), time.perf_counter()
     work(out)
     seconds = time.perf_counter() - start
@@ -145,19 +144,19 @@ def peak() -> int:
     return int(line.split()[1]) * 1024
 
 
-def run(way: str, folder: Path, cold: bool) -> dict[str, Any]:
-    """Runs one variant in a fresh process; returns its numbers and the hash of its head."""
+def run(contender: str, folder: Path, cold: bool) -> dict[str, Any]:
+    """One contender in a fresh process; returns its numbers and the hash of its head."""
     out = folder / "out"
     for path in folder.glob("*/*.safetensors") if cold else ():
         drop(path)
-    arguments = [sys.executable, __file__, "--run", way, "--folder", str(folder)]
+    arguments = [sys.executable, __file__, "--run", contender, "--folder", str(folder)]
     done = subprocess.run([*arguments, "--out", str(out)], stdout=subprocess.PIPE, check=True)
-    told: dict[str, Any] = json.loads(done.stdout)
-    told["head"] = None if way == "plain copy" else head_hash(out / "model.safetensors")
+    result: dict[str, Any] = json.loads(done.stdout)
+    result["head"] = None if contender == "plain copy" else head_hash(out / "model.safetensors")
     for path in out.iterdir():
         path.unlink()
     out.rmdir()
-    return told
+    return result
 
 
 def drop(path: Path) -> None:
@@ -167,7 +166,7 @@ def drop(path: Path) -> None:
 
 
 def head_hash(path: Path) -> str:
-    """A hash of the bytes of the new head."""
+    """Of the bytes of the new head."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         start, end = json.loads(file.read(length))["lm_head.weight"]["data_offsets"]
@@ -176,15 +175,15 @@ def head_hash(path: Path) -> str:
 
 
 def report(results: dict[str, list[dict[str, Any]]]) -> None:
-    """Prints the table."""
+    """The table."""
     ours = {key: _median(results["ours"], key) for key in ("seconds", "peak", "over")}
     print(f"{'':12}{'seconds':>9}{'min to max':>16}{'peak MB':>9}{'over MB':>9}  ours / it")
-    for way, runs in results.items():
+    for contender, runs in results.items():
         seconds = [one["seconds"] for one in runs]
         mine = {key: _median(runs, key) for key in ours}
         ratios = ", ".join(f"{key} {ours[key] / max(mine[key], 1e-9):.2f}" for key in ours)
         print(
-            f"{way:12}{mine['seconds']:9.3f}{min(seconds):9.3f}-{max(seconds):.3f}"
+            f"{contender:12}{mine['seconds']:9.3f}{min(seconds):9.3f}-{max(seconds):.3f}"
             f"{mine['peak'] / 1e6:11.0f}{mine['over'] / 1e6:9.0f}  {ratios}"
         )
 
@@ -194,7 +193,7 @@ def _median(runs: list[dict[str, Any]], key: str) -> float:
 
 
 def main() -> None:
-    """Makes the folders, runs all variants in turn, prints the table."""
+    """Makes the folders, runs all in turn, prints."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     for name, number in (("rows", 128_256), ("hidden", 4096), ("size", 32_768), ("runs", 5)):
         parser.add_argument(f"--{name}", type=int, default=number)
@@ -208,11 +207,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=given.folder) as name:
         folder = Path(name)
         make(folder, given.rows, given.hidden, given.size)
-        results: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
+        results: dict[str, list[dict[str, Any]]] = {name: [] for name in CONTENDERS}
         for _ in range(given.runs):
-            for way in WAYS:
-                results[way].append(run(way, folder, given.cold))
-    heads = {one["head"] for way in WAYS[:2] for one in results[way]}
+            for contender in CONTENDERS:
+                results[contender].append(run(contender, folder, given.cold))
+    heads = {one["head"] for name in CONTENDERS[:2] for one in results[name]}
     assert len(heads) == 1, "the heads differ"
     print(
         f"{given.rows:,} x {given.hidden:,} bf16 to {given.size:,} rows, {given.runs} runs, ",

@@ -3,11 +3,11 @@
     python check_sglang.py FOLDER
 
 `load_token_map` reads our freq_K.pt by its path, and as `owner/repo/freq_K.pt` out of a Hub cache
-made for the occasion. Both must give K unique ids, the ones that our `npy` keeps, by falling count.
+made for this check. Both must give K unique ids, the ones that our `npy` keeps, by falling count.
 
-The function lives in a module that imports much of the server, CUDA kernels included. None of that
-serves the function, so modules of sglang other than this one and `environ`, which it asks for
-settings, are replaced by empty ones. The function itself is the wheel's.
+The function is in a module that imports much of the server, CUDA kernels included, and needs none
+of that. So all modules of sglang but this one and `environ`, from which it reads settings, are
+replaced by stubs. The function itself is the wheel's.
 """
 
 import os
@@ -23,7 +23,7 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import numpy as np
-from told import Ours
+from our_files import OurFiles
 
 MODULE = "sglang.srt.speculative.spec_utils"
 REAL = {MODULE, "sglang.srt.environ"}
@@ -32,7 +32,7 @@ REVISION = "0" * 40
 
 
 class Stub(ModuleType):
-    """A module that has whatever is asked of it."""
+    """A module in which every name is a mock."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -41,12 +41,12 @@ class Stub(ModuleType):
 
 
 class Stubs(MetaPathFinder, Loader):
-    """Finds the two real modules of sglang where they are, and empty ones for all others."""
+    """Finds the two real modules of sglang, and stubs for all others."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """How a module is loaded; None for what isn't sglang's, or is real."""
+        """The spec of a stub; None for modules that are real or not of sglang."""
         if name.split(".")[0] != "sglang" or name in REAL:
             return None
         spec = ModuleSpec(name, self, is_package=True)
@@ -90,8 +90,8 @@ def put_in_cache(path: Path, cache: Path) -> str:
     return f"owner/repo/{path.name}"
 
 
-def check(ours: Ours, files: str, read: Any) -> None:
-    """Holds what was read against our other files."""
+def check(ours: OurFiles, files: str, read: Any) -> None:
+    """Compares the ids that were read with our other files."""
     ids = read.numpy()
     counts = np.array([ours.counts.get(int(i), 0) for i in ids])
     faults = {
@@ -103,12 +103,12 @@ def check(ours: Ours, files: str, read: Any) -> None:
     }
     wrong = [fault for fault, is_so in faults.items() if is_so]
     good = f"int64 [{len(ids)}], unique, the ids of npy, by falling count"
-    ours.tell("load_token_map", files, not wrong, "; ".join(wrong) or good)
+    ours.print_row("load_token_map", files, not wrong, "; ".join(wrong) or good)
 
 
 def main() -> None:
     """Reads both ways."""
-    ours = Ours.read(Path(sys.argv[1]))
+    ours = OurFiles.read(Path(sys.argv[1]))
     path = ours.folder / f"freq_{len(ours.d2t)}.pt"
     with tempfile.TemporaryDirectory() as cache:
         os.environ["HF_HUB_CACHE"] = cache  # before huggingface_hub is imported

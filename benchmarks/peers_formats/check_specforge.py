@@ -4,8 +4,8 @@
 
 - `process_token_dict_to_mappings` on a Counter of our token_freq.pt, in the order of that file,
   must equal our `mapping`.
-- The same in the opposite order. SpecForge orders equal counts by insertion, so a difference is
-  reported and is not a failure.
+- The same in the opposite order. SpecForge takes equal counts in the order in which they came, so
+  that a difference is printed and is no failure.
 - `LlamaForCausalLMEagle3.load_vocab_mapping` reads our vocab_mapping.pt; its buffers must be ours.
 """
 
@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from told import Counts, Ours, backwards
+from our_files import Counts, OurFiles, reverse_order
 
 FUNCTION = "process_token_dict_to_mappings"
 
 
-def mapping(counts: Counts, ours: Ours) -> Any:
-    """d2t and t2d as SpecForge computes them from counts."""
+def mapping(counts: Counts, ours: OurFiles) -> Any:
+    """d2t and t2d that SpecForge makes of counts."""
     function = getattr(import_module("specforge.data.preprocessing"), FUNCTION)
     return function(Counter(counts), len(ours.d2t), len(ours.t2d))
 
@@ -44,13 +44,13 @@ def drafter(size: int, rows: int) -> Any:
 
 def main() -> None:
     """Runs all three."""
-    ours = Ours.read(Path(sys.argv[1]))
-    said = f"equal; {ours.cut()}"
-    ours.compare(FUNCTION, "token-freq → mapping", mapping(ours.counts, ours), said)
-    other = tuple(tensor.numpy() for tensor in mapping(backwards(ours.counts), ours))
+    ours = OurFiles.read(Path(sys.argv[1]))
+    outcome = f"equal; {ours.describe_cut()}"
+    ours.compare(FUNCTION, "token-freq → mapping", mapping(ours.counts, ours), outcome)
+    other = tuple(tensor.numpy() for tensor in mapping(reverse_order(ours.counts), ours))
     same = np.array_equal(other[1], ours.t2d)
-    outcome = "equal" if same else f"as expected, not equal: {ours.difference(other)}"
-    ours.tell(FUNCTION, "the same, order reversed", True, outcome)
+    outcome = "equal" if same else f"as expected, not equal: {ours.describe_difference(other)}"
+    ours.print_row(FUNCTION, "the same, order reversed", True, outcome)
     model = drafter(len(ours.d2t), len(ours.t2d))
     model.load_vocab_mapping(str(ours.folder / "vocab_mapping.pt"))
     function = "LlamaForCausalLMEagle3.load_vocab_mapping"

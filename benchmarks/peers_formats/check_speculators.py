@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from told import Ours, backwards
+from our_files import OurFiles, reverse_order
 
 TARGET = Path(__file__).resolve().parents[2] / "data" / "smollm2"
 
@@ -30,7 +30,7 @@ def copy(path: Path, to: Path) -> None:
 
 
 def search(size: int, **given: object) -> Any:
-    """What the trainer finds: d2t, t2d and K."""
+    """d2t, t2d and K that the trainer finds."""
     options: dict[str, object] = {
         "d2t_path": None,
         "t2d_path": None,
@@ -70,19 +70,19 @@ def drafter(size: int, rows: int) -> Any:
     return speculators.Eagle3DraftModel(config)
 
 
-def check_counts(ours: Ours, cache: Path) -> None:
+def check_counts(ours: OurFiles, cache: Path) -> None:
     """token-freq → mapping."""
     size = len(ours.d2t)
     function = "build_vocab_mappings_from_distribution"
     search(size, data_path=str(cache), token_freq_path=str(ours.folder / "token_freq.pt"))
     cached = [np.load(cache / f"{name}-{size}.npy") for name in ("d2t", "t2d")]
-    ours.compare(function, "token-freq → npy", cached, f"equal; {ours.cut()}")
+    ours.compare(function, "token-freq → npy", cached, f"equal; {ours.describe_cut()}")
     build = import_module("speculators.train.vocab_mapping").build_vocab_mappings_from_distribution
-    built = build(backwards(ours.counts), size, len(ours.t2d))
-    ours.compare(function, "the same, order reversed", built, "equal: order is of no account")
+    built = build(reverse_order(ours.counts), size, len(ours.t2d))
+    ours.compare(function, "the same, order reversed", built, "equal: order does not matter")
 
 
-def check_mapping(ours: Ours) -> None:
+def check_mapping(ours: OurFiles) -> None:
     """Npy → drafter."""
     paths = {f"{name}_path": str(ours.npy(ours.folder, name)) for name in ("d2t", "t2d")}
     d2t, t2d, size = search(len(ours.d2t), **paths)
@@ -92,7 +92,7 @@ def check_mapping(ours: Ours) -> None:
     ours.compare(function, "npy", (model.d2t, model.t2d), "loaded, buffers equal")
 
 
-def check_names(ours: Ours, data: Path) -> None:
+def check_names(ours: OurFiles, data: Path) -> None:
     """Which names the trainer finds in its data folder by itself."""
     size = len(ours.d2t)
     plain, sized = data / "plain", data / "sized"
@@ -103,12 +103,12 @@ def check_names(ours: Ours, data: Path) -> None:
     ours.compare("parse_vocab_mappings", f"npy as d2t-{size}.npy", pair, "found by itself, equal")
     found = search(size, data_path=str(plain))[0] is not None
     outcome = "found by itself" if found else "not looked for: needs --d2t-path and --t2d-path"
-    ours.tell("parse_vocab_mappings", "npy as d2t.npy", True, outcome)
+    ours.print_row("parse_vocab_mappings", "npy as d2t.npy", True, outcome)
 
 
 def main() -> None:
     """Runs all of them."""
-    ours = Ours.read(Path(sys.argv[1]))
+    ours = OurFiles.read(Path(sys.argv[1]))
     with tempfile.TemporaryDirectory() as folder:
         check_counts(ours, Path(folder))
         check_names(ours, Path(folder))

@@ -4,14 +4,14 @@
 
 makes an environment for each tool under /tmp/peers (`--envs`; kept and used again, 1 to 2 GB each),
 counts data/chat.jsonl with the tokenizer of data/smollm2, exports it at two sizes, runs each tool
-on the files and prints a table. It exits with 1 if anything disagrees. `--only sglang` runs one.
+on the files and prints a table; it exits with 1 if anything disagrees. `--only sglang` runs one.
 
-It needs Python 3.11 and PyPI. For each tool it installs only what the mapping code imports, and
-torch first, so that the tools don't bring another. Where pip would choose torch with CUDA, point
+It needs Python 3.11 and PyPI. Of a tool only what its mapping code imports is installed, and torch
+goes in first, so that the tools don't bring another. Where pip would take torch with CUDA, point
 PIP_FIND_LINKS or PIP_EXTRA_INDEX_URL at its CPU builds to save some gigabytes.
 
-The functions called are those of the wheels. Each check_*.py says what it tests, and what replaces
-the parts of SGLang that the test does not need. All run on one torch, whatever version they pin.
+The functions called are the wheels' own; each check_*.py describes its calls, and that of SGLang
+the stubs for the parts that it does not need. All run on one torch, whichever they pin.
 """
 
 import argparse
@@ -100,7 +100,7 @@ def environment(folder: Path, packages: Sequence[Sequence[str]]) -> Path:
 
 
 def export(python: Path, folder: Path) -> None:
-    """Counts and exports: one folder per size under `folder`, files named as the tools expect."""
+    """Counts and exports: one folder a size under `folder`, files named as the tools want them."""
 
     def vocabfreq(*arguments: object) -> None:
         program = "from vocabfreq.cli import main; main()"
@@ -133,8 +133,8 @@ def check(peer: Peer, python: Path, folder: Path) -> list[Row]:
     rows = [Row(name, **json.loads(line)) for line in lines]
     if done.returncode or not rows:
         print(done.stderr, file=sys.stderr)
-        said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        rows.append(Row(name, script.name, "", int(folder.name), 0, False, said))
+        message = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        rows.append(Row(name, script.name, "", int(folder.name), 0, False, message))
     return rows
 
 
@@ -150,7 +150,7 @@ def show(rows: Sequence[Row]) -> None:
 def main() -> None:
     """Makes environments and files, runs every tool, prints, and exits with 1 on disagreement."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--envs", type=Path, default=Path("/tmp/peers"))  # noqa: S108 (told)
+    parser.add_argument("--envs", type=Path, default=Path("/tmp/peers"))  # noqa: S108 (documented)
     parser.add_argument("--only", choices=[peer.name for peer in PEERS])
     arguments = parser.parse_args()
     ours = environment(arguments.envs / "vocabfreq", [[TORCH], ["-e", str(REPO)]])

@@ -27,7 +27,7 @@ from tiny import save_tokenizer, tiny_tokenizer
 from tokenizers import Tokenizer
 
 from vocabfreq.checkpoints.checks import check_drafter
-from vocabfreq.checkpoints.findings import ENGINES, KINDS
+from vocabfreq.checkpoints.findings import ENGINES, FINDING_KINDS
 from vocabfreq.checkpoints.pruning import prune_drafter
 from vocabfreq.errors import FileFormatError, SourceError
 from vocabfreq.frequencies.draft_vocab import DraftVocab
@@ -144,20 +144,20 @@ def test_a_right_folder_has_no_findings(drafter: Path) -> None:
     assert check_drafter(drafter) == []
 
 
-@pytest.mark.parametrize(("code", "what", "damage"), BREAKS)
-def test_a_break_is_found(drafter: Path, code: str, what: str, damage: Break) -> None:
+@pytest.mark.parametrize(("code", "problem", "damage"), BREAKS)
+def test_a_break_is_found(drafter: Path, code: str, problem: str, damage: Break) -> None:
     damage(drafter)
     found = [one for one in check_drafter(drafter) if one.code == code]
-    assert any(re.search(what, one.what) for one in found), found
+    assert any(re.search(problem, one.problem) for one in found), found
     assert all(tuple(one.engines) == ENGINES for one in found)
 
 
 ALONE = {"d2t-absolute", "d2t-zero", "d2t-unsorted", "tied", "norm-missing"}
 
 
-@pytest.mark.parametrize(("code", "what", "damage"), [b for b in BREAKS if b[0] in ALONE])
-def test_a_break_is_not_taken_for_others(
-    drafter: Path, code: str, what: str, damage: Break
+@pytest.mark.parametrize(("code", "problem", "damage"), [b for b in BREAKS if b[0] in ALONE])
+def test_a_break_gives_no_other_finding(
+    drafter: Path, code: str, problem: str, damage: Break
 ) -> None:
     damage(drafter)
     assert [one.code for one in check_drafter(drafter)] == [code]
@@ -195,10 +195,10 @@ def test_offsets_that_cannot_be_ids_need_no_mask(tmp_path: Path) -> None:
 ODD_SHAPES = [integers(5), integers([]), integers([[2, 4], [5, 8]])]
 
 
-@pytest.mark.parametrize("said", [4, None])
+@pytest.mark.parametrize("draft_size", [4, None])
 @pytest.mark.parametrize("d2t", ODD_SHAPES, ids=["scalar", "empty", "square"])
-def test_maps_of_odd_shapes(drafter: Path, d2t: Any, said: int | None) -> None:
-    settings(draft_vocab_size=said)(drafter)
+def test_maps_of_odd_shapes(drafter: Path, d2t: Any, draft_size: int | None) -> None:
+    settings(draft_vocab_size=draft_size)(drafter)
     tensors(d2t=d2t)(drafter)
     assert "d2t-shape" in [one.code for one in check_drafter(drafter)]
     for odd in (Raw("BOOL", (), b"\1"), Raw("BOOL", (0,), b""), Raw("BOOL", (3, 4), b"\1" * 12)):
@@ -216,10 +216,10 @@ def test_a_path_that_is_no_folder(drafter: Path) -> None:
     assert "no folder" in done.stderr
 
 
-def test_the_hint_for_absolute_ids_names_what_there_is() -> None:
+def test_fixes_name_existing_kinds() -> None:
     from vocabfreq.formats.read_options import KINDS as FILE_KINDS
 
-    for kind in KINDS.values():
+    for kind in FINDING_KINDS.values():
         assert set(re.findall(r"--kind ([\w-]+)", kind.fix)) <= set(FILE_KINDS)
 
 
@@ -228,7 +228,7 @@ def test_an_expanded_tensor_of_a_torch_file(drafter: Path, tmp_path: Path) -> No
     (drafter / "model.safetensors").unlink()
     torch.save({"lm_head.weight": torch.zeros(1, 1).expand(4, H)}, drafter / "pytorch_model.bin")
     found = [one for one in check_drafter(drafter) if one.code == "weights-broken"]
-    assert "'lm_head.weight' F32 [4, 4] has 4 bytes" in found[0].what
+    assert "'lm_head.weight' F32 [4, 4] has 4 bytes" in found[0].problem
     with pytest.raises(FileFormatError, match="has 4 bytes in the file; expected 64"):
         prune_drafter(drafter, DraftVocab.from_ids([2, 5], rows=V), tmp_path / "out")
 
@@ -255,7 +255,7 @@ def test_a_target_that_fits(drafter: Path, target: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "what", "damage"),
+    ("code", "problem", "damage"),
     [
         ("target-width", "hidden_size is 8, the drafter was made for 4", settings(hidden_size=8)),
         ("target-rows", "vocab_size is 11, the drafter says 12", settings(vocab_size=11)),
@@ -264,12 +264,12 @@ def test_a_target_that_fits(drafter: Path, target: Path) -> None:
     ],
 )
 def test_a_target_that_does_not_fit(
-    drafter: Path, target: Path, code: str, what: str, damage: Break
+    drafter: Path, target: Path, code: str, problem: str, damage: Break
 ) -> None:
     damage(target)
     found = check_drafter(drafter, target)
     assert [one.code for one in found] == [code]
-    assert re.search(what, found[0].what)
+    assert re.search(problem, found[0].problem)
 
 
 def test_a_target_whose_head_does_not_fit(tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_M12_ids_3_and_4_swapped(drafter: Path, target: Path) -> None:
     (target / "tokenizer.json").write_text(json.dumps(parsed))
     found = check_drafter(drafter, target)
     assert [(one.level, one.code) for one in found] == [("error", "tokenizer")]
-    assert found[0].what.startswith("4 tokens have other ids; sha256 ")
+    assert found[0].problem.startswith("4 tokens have other ids; sha256 ")
 
 
 def test_the_same_tokenizer_in_other_bytes_is_a_warning(drafter: Path, target: Path) -> None:
@@ -302,9 +302,9 @@ def test_the_same_tokenizer_in_other_bytes_is_a_warning(drafter: Path, target: P
     assert [one.code for one in check_drafter(drafter, target)] == ["tokenizer"]
 
 
-def test_every_kind_of_finding_is_met_in_a_test() -> None:
+def test_every_kind_of_finding_has_a_test() -> None:
     here = Path(__file__).read_text()
-    assert [code for code in KINDS if f'"{code}"' not in here] == []
+    assert [code for code in FINDING_KINDS if f'"{code}"' not in here] == []
 
 
 def test_the_command_line(drafter: Path) -> None:
@@ -318,7 +318,7 @@ def test_the_command_line(drafter: Path) -> None:
     broken = run("check", drafter)
     assert broken.returncode == 1
     assert "error: there is no d2t for K = 4 of V = 12 [d2t-missing]" in broken.stdout
-    assert "  SGLang: takes the first K target ids, without a word\n" in broken.stdout
-    told = json.loads(run("check", drafter, "--json").stdout)
-    assert told["errors"] == 1
-    assert [one["code"] for one in told["findings"]] == ["d2t-missing", "norm-missing"]
+    assert "  SGLang: takes the first K target ids silently\n" in broken.stdout
+    result = json.loads(run("check", drafter, "--json").stdout)
+    assert result["errors"] == 1
+    assert [one["code"] for one in result["findings"]] == ["d2t-missing", "norm-missing"]

@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 from tiny import report
 
 from vocabfreq.checkpoints.folder import open_checkpoint
-from vocabfreq.checkpoints.head import own_head
+from vocabfreq.checkpoints.head import read_drafter_head
 from vocabfreq.checkpoints.pruning import prune_drafter
 from vocabfreq.checkpoints.tensors import MemoryBytes, Tensor
 from vocabfreq.errors import (
@@ -122,7 +122,7 @@ def test_the_head_of_the_target(tmp_path: Path, name: str, settings: dict[str, A
     assert_pruned(tmp_path / "out", head)
 
 
-def test_other_heads_and_embeddings_beside_it(tmp_path: Path) -> None:
+def test_other_heads_and_embeddings_in_the_target(tmp_path: Path) -> None:
     head, own = random_bits("BF16", V, H, seed=6), random_bits("BF16", V, H, seed=7)
     others = {
         "model.embed_tokens.weight": head,
@@ -253,7 +253,7 @@ def test_R8_a_map_in_rank_order(tmp_path: Path) -> None:
 
 @settings(deadline=None)
 @given(st.data())
-def test_R8_the_place_of_every_id(data: st.DataObject) -> None:
+def test_R8_the_row_of_every_id(data: st.DataObject) -> None:
     old = data.draw(st.lists(st.integers(0, 29), min_size=1, unique=True))
     kept = data.draw(st.lists(st.sampled_from(old), min_size=1, unique=True))
     d2t = integers(np.array(old) - np.arange(len(old)))
@@ -266,9 +266,9 @@ def test_R8_the_place_of_every_id(data: st.DataObject) -> None:
     }
     if len(old) < 30 and not any(d2t.numbers()):
         return  # what a map looks like that was never loaded
-    head = own_head(stored, rows=30)
+    head = read_drafter_head(stored, rows=30)
     assert head is not None
-    assert [old[place] for place in head.places(vocab(kept, rows=30), 30)] == sorted(kept)
+    assert [old[place] for place in head.row_indices(vocab(kept, rows=30))] == sorted(kept)
 
 
 def test_R8_ids_that_the_old_map_dropped_are_refused(tmp_path: Path) -> None:
@@ -353,8 +353,8 @@ def test_M7_padded_rows_are_accepted(tmp_path: Path) -> None:
 def test_another_number_of_rows_is_refused(tmp_path: Path, names: list[str]) -> None:
     drafter = write_folder(tmp_path / "d", headed(), config(architectures=names))
     for rows in (6, 13):
-        told = rf"V = {rows}, .*config\.json says vocab_size 12"
-        with pytest.raises(RefusedError, match=told):
+        message = rf"V = {rows}, .*config\.json says vocab_size 12"
+        with pytest.raises(RefusedError, match=message):
             prune_drafter(drafter, vocab([5, 0, 3], rows=rows), tmp_path / "out")
     target = write_folder(tmp_path / "t", headed(), {"vocab_size": 13})
     with pytest.raises(RefusedError, match=r"V = 12, .*t/config\.json says vocab_size 13"):
@@ -388,8 +388,8 @@ def test_ids_beyond_the_rows_are_refused(tmp_path: Path) -> None:
 def test_a_pruned_head_without_its_map_is_refused(tmp_path: Path) -> None:
     tensors = pruned_tensors(list(range(1, 12)))
     del tensors["d2t"]
-    for name, said in (("a", config(draft_vocab_size=11)), ("b", config(vocab_size=None))):
-        drafter = write_folder(tmp_path / name, tensors, said)
+    for name, changed in (("a", config(draft_vocab_size=11)), ("b", config(vocab_size=None))):
+        drafter = write_folder(tmp_path / name, tensors, changed)
         with pytest.raises(FileFormatError, match="no d2t(.|\n)*before it was pruned"):
             prune_drafter(drafter, vocab([2, 5]), tmp_path / "out")
     whole = headed(t2d=mask([2, 5]))
@@ -415,35 +415,35 @@ ODD_MAPS: list[tuple[dict[str, Raw], str]] = [
 
 
 @pytest.mark.parametrize("settings", [{}, {"vocab_size": None}])
-@pytest.mark.parametrize(("changes", "told"), ODD_MAPS)
-def test_a_map_that_does_not_hold_together_is_refused(
-    tmp_path: Path, changes: dict[str, Raw], told: str, settings: dict[str, Any]
+@pytest.mark.parametrize(("changes", "message"), ODD_MAPS)
+def test_an_inconsistent_map_is_refused(
+    tmp_path: Path, changes: dict[str, Raw], message: str, settings: dict[str, Any]
 ) -> None:
     tensors = pruned_tensors(KEPT) | changes
     drafter = write_folder(tmp_path / "d", tensors, config(draft_vocab_size=4, **settings))
-    with pytest.raises(FileFormatError, match=told):
+    with pytest.raises(FileFormatError, match=message):
         prune_drafter(drafter, vocab([2, 5]), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"draft_vocab_size": 5}, "draft_vocab_size 5, the head is"),
         ({"draft_vocab_size": V}, "draft_vocab_size 12, the head is"),
-        ({"draft_vocab_size": "4"}, "draft_vocab_size '4'; expected a whole number"),
-        ({"vocab_size": 10**13}, "vocab_size 10000000000000; expected a number from 1 to"),
+        ({"draft_vocab_size": "4"}, "draft_vocab_size '4'; expected a whole number from 1 to"),
+        ({"vocab_size": 10**13}, "vocab_size 10000000000000; expected a whole number from 1 to"),
     ],
 )
 def test_a_size_that_the_head_does_not_have_is_refused(
-    tmp_path: Path, settings: dict[str, Any], told: str
+    tmp_path: Path, settings: dict[str, Any], message: str
 ) -> None:
     drafter = write_folder(tmp_path / "d", pruned_tensors(KEPT), config(**settings))
-    with pytest.raises(FileFormatError, match=told):
+    with pytest.raises(FileFormatError, match=message):
         prune_drafter(drafter, vocab([2, 5]), tmp_path / "out")
 
 
-def test_a_map_that_could_hold_ids_is_taken_for_offsets_and_said(tmp_path: Path) -> None:
+def test_an_ambiguous_map_is_read_as_offsets_with_a_remark(tmp_path: Path) -> None:
     tensors = pruned_tensors([0, 2, 7])
     drafter = write_folder(tmp_path / "d", tensors, config(draft_vocab_size=3))
     assert prune_drafter(drafter, vocab([2, 7]), tmp_path / "one").remarks == ()
@@ -454,7 +454,7 @@ def test_a_map_that_could_hold_ids_is_taken_for_offsets_and_said(tmp_path: Path)
     assert hashes(tmp_path / "one") == hashes(tmp_path / "two")
 
 
-def test_the_command_line_where_v_or_tokenizer_are_not_those(tmp_path: Path) -> None:
+def test_the_command_line_with_another_v_or_tokenizer(tmp_path: Path) -> None:
     drafter = write_folder(tmp_path / "d", headed(), config(vocab_size=None))
     (tmp_path / "ids.json").write_text(json.dumps(IDS))
     done = run("prune", "d", "ids.json", "-o", "out", cwd=tmp_path)
@@ -509,7 +509,7 @@ def test_a_table_selects(tok: Path, lines: Any, tmp_path: Path) -> None:
     pruned = prune_drafter(drafter, table, tmp_path / "out", size=3, pins="none")
     kept = table.select(3, pins="none").target_ids.tolist()
     assert_pruned(tmp_path / "out", head, kept, table.rows)
-    with pytest.raises(SelectionError, match="size beside a vocabulary of 3 ids"):
+    with pytest.raises(SelectionError, match="size given with a vocabulary of 3 ids"):
         prune_drafter(drafter, pruned.vocab, tmp_path / "again", size=2)
 
 
@@ -532,7 +532,7 @@ SHARED = [
     {"architectures": ["LlamaForCausalLMEagle"]},
     {"architectures": ["DeepSeekMTPModel"]},
     {"architectures": ["DeepseekV3ForCausalLM"], "num_nextn_predict_layers": 1},
-    {"architectures": ["LlamaForCausalLM"]},  # told by its tensors
+    {"architectures": ["LlamaForCausalLM"]},  # detected by its tensors
 ]
 
 
@@ -552,7 +552,7 @@ def test_a_drafter_that_shares_the_head_gets_a_token_map(
     assert torch.load(pruned.path, weights_only=True) == IDS
 
 
-def test_what_is_no_drafter_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_drafter_is_refused(tmp_path: Path) -> None:
     whole = write_folder(tmp_path / "d", {}, config(architectures=["LlamaForCausalLM"]))
     with pytest.raises(FileFormatError, match="is no drafter that is known here"):
         prune_drafter(whole, vocab(), tmp_path / "out")
@@ -574,7 +574,7 @@ def test_without_a_head_a_target_is_needed(tmp_path: Path) -> None:
         prune_drafter(drafter, vocab(), tmp_path / "out", other)
 
 
-def test_what_is_in_the_way_is_kept(tmp_path: Path) -> None:
+def test_an_existing_output_is_kept(tmp_path: Path) -> None:
     drafter = write_folder(tmp_path / "d", headed(), config())
     (tmp_path / "empty").mkdir()
     prune_drafter(drafter, vocab(), tmp_path / "empty")
@@ -638,7 +638,7 @@ def test_force_puts_no_folder_over_a_file(tmp_path: Path, name: str) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d", name]
 
 
-def test_a_token_map_and_what_is_in_its_way(tmp_path: Path) -> None:
+def test_a_token_map_replaces_only_token_maps(tmp_path: Path) -> None:
     drafter = write_folder(tmp_path / "d", {}, config(architectures=["EagleLlamaForCausalLM"]))
     prune_drafter(drafter, vocab(), tmp_path / "maps")
     prune_drafter(drafter, vocab([1, 2]), tmp_path / "maps", force=True)
@@ -666,7 +666,7 @@ def _last_row(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [_other_map, _last_row])
-def test_what_is_not_written_right_is_not_kept(
+def test_a_damaged_output_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
 ) -> None:
     drafter = write_folder(tmp_path / "d", headed(), config())
@@ -691,14 +691,14 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "Kept 4 of 12 ids" in done.stdout
     assert "Next: vocabfreq check out --target t" in done.stdout
-    assert done.stderr.startswith("note: config.json does not say norm_before_residual")
+    assert done.stderr.startswith("note: config.json does not set norm_before_residual")
     assert_pruned(tmp_path / "out", head)
     again = run(*arguments, cwd=tmp_path)
     assert (again.returncode, again.stdout) == (4, "")
     forced = run(*arguments, "--force", "--json", cwd=tmp_path)
-    told = json.loads(forced.stdout)
-    assert (told["size"], told["rows"], told["kind"]) == (4, 12, "folder")
-    assert told["head_bytes"] == {"before": V * H * 2, "after": 4 * H * 2}
+    result = json.loads(forced.stdout)
+    assert (result["size"], result["rows"], result["kind"]) == (4, 12, "folder")
+    assert result["head_bytes"] == {"before": V * H * 2, "after": 4 * H * 2}
     assert target.exists() and drafter.exists()
 
 
@@ -707,16 +707,16 @@ def test_counts_of_another_tool_rank_and_know_no_pins(tmp_path: Path) -> None:
     counts = Counts.from_mapping({7: 5, 2: 9, 11: 1}, rows=V)
     prune_drafter(drafter, counts, tmp_path / "out", size=2, pins="none")
     assert_pruned(tmp_path / "out", headed()["lm_head.weight"], [2, 7])
-    wishes: list[dict[str, Any]] = [{}, {"pins": "default"}]
-    for wish in wishes:
+    selections: list[dict[str, Any]] = [{}, {"pins": "default"}]
+    for selection in selections:
         with pytest.raises(SelectionError, match="which ids are special; expected --pins none"):
-            prune_drafter(drafter, counts, tmp_path / "again", size=2, **wish)
+            prune_drafter(drafter, counts, tmp_path / "again", size=2, **selection)
     unknown = Counts.from_mapping({7: 5, 2: 9})
     prune_drafter(drafter, unknown, tmp_path / "third", size=2, pins="none")
     assert hashes(tmp_path / "third") == hashes(tmp_path / "out")
 
 
-def test_a_full_disk_is_told_and_leaves_nothing(
+def test_a_full_disk_is_an_error_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drafter = write_folder(tmp_path / "d", headed(), config())
@@ -724,13 +724,13 @@ def test_a_full_disk_is_told_and_leaves_nothing(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("vocabfreq.storage.atomic.os.fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(VocabfreqError, match="failed: .* No space left"):
         prune_drafter(drafter, vocab(), tmp_path / "out")
     assert [p.name for p in tmp_path.iterdir()] == ["d"]
 
 
-def test_a_repo_is_not_downloaded_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repo_is_never_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FileFormatError, match="is no folder(.|\\n)*hf download owner/name"):
         prune_drafter("owner/name", vocab(), "out")

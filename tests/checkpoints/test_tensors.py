@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from vocabfreq.checkpoints import tensors as module
 from vocabfreq.checkpoints.folder import open_checkpoint
-from vocabfreq.checkpoints.tensors import BITS, Tensor, read_header
-from vocabfreq.checkpoints.writing import Piece, copied, numbers, write_safetensors
+from vocabfreq.checkpoints.tensors import Tensor
+from vocabfreq.checkpoints.writing import Piece, array_piece, copy_tensor, write_safetensors
 from vocabfreq.errors import FileFormatError
+from vocabfreq.formats.safetensors_file import BITS, read_header
 from vocabfreq.storage.manifest import leaves_folder
 
 
@@ -38,8 +39,8 @@ def test_a_copy_is_what_the_library_reads(tmp_path: Path) -> None:
         assert {n: whole(t) for n, t in opened.tensors.items()} == {
             n: t.data for n, t in tensors.items()
         }
-        pieces = [copied(name, tensor) for name, tensor in opened.tensors.items()]
-        pieces += [numbers("ids", np.arange(3)), numbers("mask", np.array([True, False]))]
+        pieces = [copy_tensor(name, tensor) for name, tensor in opened.tensors.items()]
+        pieces += [array_piece("ids", np.arange(3)), array_piece("mask", np.array([True, False]))]
         write_safetensors(tmp_path / "copy.safetensors", pieces, opened.metadata)
     new = load(tmp_path / "copy.safetensors")
     assert {name: new[name] for name in tensors} == tensors
@@ -61,17 +62,17 @@ def test_dtypes_are_those_of_the_library(tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", [1, 40])
 @pytest.mark.parametrize("block", [1, 100, 1 << 20])
 @hypothesis_settings(deadline=None)
-@given(places=st.lists(st.integers(0, 29), max_size=40))
-def test_rows_are_the_rows(width: int, block: int, places: list[int]) -> None:
+@given(indices=st.lists(st.integers(0, 29), max_size=40))
+def test_rows_in_any_order(width: int, block: int, indices: list[int]) -> None:
     data = random_bits("BF16", 30, width)
     source = module.MemoryBytes(memoryview(b"xx" + data.data))
     tensor = Tensor("x", "BF16", (30, width), len(data.data), source, 2)
     old, module.BLOCK = module.BLOCK, block
     try:
-        found = b"".join(bytes(part) for part in tensor.rows(np.array(places, np.int64)))
+        found = b"".join(bytes(part) for part in tensor.rows(np.array(indices, np.int64)))
     finally:
         module.BLOCK = old
-    assert found == b"".join(map(data.row, places))
+    assert found == b"".join(map(data.row, indices))
 
 
 def test_neighbours_are_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,17 +129,17 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("what", BROKEN)
-def test_a_broken_header_is_told(tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("message", BROKEN)
+def test_a_broken_header_is_refused(tmp_path: Path, message: str) -> None:
     path = tmp_path / "model.safetensors"
-    path.write_bytes(BROKEN[what])
-    with pytest.raises(FileFormatError, match=what):
+    path.write_bytes(BROKEN[message])
+    with pytest.raises(FileFormatError, match=message):
         read_header(path)
 
 
 @hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_a_stranger_cannot_do_more_than_raise(tmp_path: Path, data: st.DataObject) -> None:
+def test_a_damaged_file_can_only_raise(tmp_path: Path, data: st.DataObject) -> None:
     path = tmp_path / "model.safetensors"
     save(path, {"lm_head.weight": random_bits("U8", 6, 2), "d2t": random_bits("F32", 3)})
     changed = bytearray(path.read_bytes())

@@ -255,7 +255,7 @@ def test_convert_a_list_to_a_mapping_and_back(call: Call, tmp_path: Path) -> Non
     assert json.loads(out)["size"] == 3
 
 
-def test_M11_convert_repairs_and_says_so(call: Call, tmp_path: Path) -> None:
+def test_M11_convert_repairs_with_a_remark(call: Call, tmp_path: Path) -> None:
     torch_file.save_plain([2, 7, 1, 0, 3, 2], tmp_path / "freq_5.pt")
     options = ("convert", tmp_path / "freq_5.pt", tmp_path / "v", "-f", "draft-vocab", "--rows", 8)
     code, _, err = call(*options)

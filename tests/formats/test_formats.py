@@ -104,7 +104,7 @@ def test_counts_round_trip(tmp_path: Path, counts: list[int]) -> None:
         assert held.exact
 
 
-def test_auto_knows_what_says_so_itself(tmp_path: Path) -> None:
+def test_auto_detects_unambiguous_formats(tmp_path: Path) -> None:
     needs(*TENSORS)
     vocab = DraftVocab.from_ids([5, 1, 3], rows=8)
     for kind in IDS:
@@ -121,7 +121,7 @@ def test_auto_knows_what_says_so_itself(tmp_path: Path) -> None:
     assert isinstance(read(saved(tmp_path / "c", {1: 2})), Counts)
 
 
-def test_what_is_written_is_what_the_tools_expect(tmp_path: Path) -> None:
+def test_written_files_have_the_content_that_tools_expect(tmp_path: Path) -> None:
     needs(*TENSORS)
     vocab = DraftVocab.from_ids([5, 1, 3], rows=8)
     for kind in IDS:
@@ -150,7 +150,7 @@ def test_what_is_written_is_what_the_tools_expect(tmp_path: Path) -> None:
 # Rows, and what the call says about them.
 
 
-def test_rows_are_asked_for_where_a_list_does_not_say_them(tmp_path: Path) -> None:
+def test_a_list_needs_rows_from_the_caller(tmp_path: Path) -> None:
     path = listed(tmp_path / "ids.pt", [3, 1])
     with pytest.raises(FileFormatError, match=r"(?s)how many rows.*--rows V \(rows=V\)"):
         read(path)
@@ -161,7 +161,7 @@ def test_rows_are_asked_for_where_a_list_does_not_say_them(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("rows", [0, -1, True, 8.0, "8", MAX_ROWS + 1])
-def test_senseless_rows(tmp_path: Path, rows: Any) -> None:
+def test_invalid_rows(tmp_path: Path, rows: Any) -> None:
     with pytest.raises(FileFormatError, match="rows; expected a whole number from 1"):
         read(listed(tmp_path / "ids.pt", [0]), rows=rows)
     content = {"target_ids": [0], "rows": rows}
@@ -199,15 +199,13 @@ def offset_files(folder: Path, offsets: list[int], rows: int) -> list[tuple[Path
         ([2**63 - 1, 2**63 - 1], 8, "at position 0"),
     ],
 )
-def test_M9_offsets_that_make_no_sense(
-    tmp_path: Path, offsets: list[int], rows: int, message: str
-) -> None:
+def test_M9_invalid_offsets(tmp_path: Path, offsets: list[int], rows: int, message: str) -> None:
     for path, kind in offset_files(tmp_path, offsets, rows):
         with pytest.raises(FileFormatError, match=message):
             read(path, kind, rows=rows)
 
 
-def test_M9_zeros_are_taken_when_forced_or_when_every_row_is_kept(tmp_path: Path) -> None:
+def test_M9_zeros_are_accepted_with_force_or_when_every_row_is_kept(tmp_path: Path) -> None:
     for path, kind in offset_files(tmp_path, [0, 0, 0], 8):
         assert ids_of(read(path, kind, rows=8, force=True)) == [0, 1, 2]
         if kind != "checkpoint":
@@ -233,7 +231,7 @@ def test_M13_every_id(tmp_path: Path) -> None:
         assert isinstance(held, DraftVocab) and held.is_identity
 
 
-# M10: offsets and ids are told apart, and never rounded.
+# M10: offsets and ids are distinguished, and never rounded.
 
 
 def test_M10_ids_read_as_offsets(tmp_path: Path) -> None:
@@ -295,7 +293,7 @@ def test_M10_counts_in_floats_are_not_exact(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("values", [[5, 3, 999, 17, 2.0], [0.5, 0.498], [0.0], [0.4, 0.602]])
-def test_floats_are_frequencies_unasked_only_if_they_sum_to_one(
+def test_auto_reads_floats_as_frequencies_only_if_they_sum_to_one(
     tmp_path: Path, values: list[float]
 ) -> None:
     path = saved(tmp_path / "v.pt", torch.tensor(values))
@@ -304,7 +302,7 @@ def test_floats_are_frequencies_unasked_only_if_they_sum_to_one(
     assert isinstance(read(path, "vocab-freq"), Counts)
 
 
-# M11: lists from strangers.
+# M11: lists from other tools.
 
 
 def test_M11_a_repeated_id_is_refused_and_repaired_on_request(tmp_path: Path) -> None:
@@ -315,16 +313,16 @@ def test_M11_a_repeated_id_is_refused_and_repaired_on_request(tmp_path: Path) ->
     )
     with pytest.raises(FileFormatError, match=re.escape(words)):
         read(path, rows=8)
-    said: list[str] = []
-    assert ids_of(read(path, rows=8, repair=True, note=said.append)) == [2, 7, 1, 0, 3]
-    assert said == [
+    remarks: list[str] = []
+    assert ids_of(read(path, rows=8, repair=True, note=remarks.append)) == [2, 7, 1, 0, 3]
+    assert remarks == [
         "freq_5.pt: id 2 is repeated at position 5 after position 0; dropped, 5 ids are left"
     ]
     with pytest.warns(UserWarning, match="dropped"):
         read(path, rows=8, repair=True)
 
 
-def test_M11_another_number_of_ids_than_the_name_says(tmp_path: Path) -> None:
+def test_M11_a_size_that_contradicts_the_name(tmp_path: Path) -> None:
     path = listed(tmp_path / "freq_5.pt", [2, 7, 1, 0, 3, 4])
     for repair in (False, True):
         with pytest.raises(FileFormatError, match="its name says 5 ids, it holds 6"):
@@ -343,7 +341,7 @@ def test_M11_a_counter_is_counts_only(tmp_path: Path) -> None:
         read(path, "token-map", rows=8)
 
 
-def test_M11_numpy_integers_are_refused_in_words(tmp_path: Path) -> None:
+def test_M11_numpy_integers_are_refused_with_a_message(tmp_path: Path) -> None:
     path = saved(tmp_path / "n.pt", list(np.array([3, 1])))
     with pytest.raises(FileFormatError, match=r"(?s)n\.pt cannot .*numpy.*plain integers"):
         read(path, rows=8)
@@ -360,20 +358,20 @@ class _Evil:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("how", ["torch", "legacy", "zip", "pickle", "protocol 0"])
-def test_M11_a_malicious_pickle_is_not_executed(tmp_path: Path, kind: Any, how: str) -> None:
+@pytest.mark.parametrize("form", ["torch", "legacy", "zip", "pickle", "protocol 0"])
+def test_M11_a_malicious_pickle_is_not_executed(tmp_path: Path, kind: Any, form: str) -> None:
     mark, path = tmp_path / "mark", tmp_path / "evil.pt"
     evil = [1, _Evil(mark)]
-    if how == "torch":
+    if form == "torch":
         torch.save(evil, path)
-    elif how == "legacy":
+    elif form == "legacy":
         torch.save(evil, path, _use_new_zipfile_serialization=False)
-    elif how == "zip":
+    elif form == "zip":
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("archive/data.pkl", pickle.dumps(evil))
             archive.writestr("archive/version", "3\n")
     else:
-        path.write_bytes(pickle.dumps(evil, protocol=0 if "0" in how else 4))
+        path.write_bytes(pickle.dumps(evil, protocol=0 if "0" in form else 4))
     with pytest.raises(VocabfreqError):
         read(path, kind, rows=8)
     assert not mark.exists()
@@ -417,7 +415,7 @@ def test_M11_an_object_array_is_not_executed(tmp_path: Path) -> None:
         ({1, 2}, "holds set"),
     ],
 )
-def test_other_values_are_refused_in_words(tmp_path: Path, value: Any, message: str) -> None:
+def test_other_values_are_refused_with_a_message(tmp_path: Path, value: Any, message: str) -> None:
     with pytest.raises(FileFormatError, match=message):
         read(saved(tmp_path / "x.pt", value), rows=8)
 
@@ -434,7 +432,7 @@ def test_other_values_are_refused_in_words(tmp_path: Path, value: Any, message: 
         (lambda: torch.zeros(3, dtype=torch.bool), "empty list of ids"),
     ],
 )
-def test_other_tensors_are_refused_in_words(tmp_path: Path, make: Any, message: str) -> None:
+def test_other_tensors_are_refused_with_a_message(tmp_path: Path, make: Any, message: str) -> None:
     with pytest.raises(FileFormatError, match=message):
         read(saved(tmp_path / "x.pt", make))
 
@@ -476,7 +474,7 @@ def test_files_that_promise_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     "content", [b"", b"junk", b"PK\x03\x04junk", b"\x80\x02]q", b"[1,", b"GGUF", b"\xff" * 9]
 )
-def test_junk_is_refused_in_words(tmp_path: Path, name: str, content: bytes) -> None:
+def test_junk_is_refused_with_a_message(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)
     for kind in KINDS:
         with pytest.raises((FileFormatError, MissingExtraError)):
@@ -484,7 +482,7 @@ def test_junk_is_refused_in_words(tmp_path: Path, name: str, content: bytes) -> 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_any_file_as_any_kind_is_read_or_refused_in_words(tmp_path: Path, kind: Any) -> None:
+def test_any_file_as_any_kind_is_read_or_refused_with_a_message(tmp_path: Path, kind: Any) -> None:
     needs(*TENSORS)
     vocab, counted = DraftVocab.from_ids([5, 1], rows=8), table([[1, 2, 0, 4, 0, 0, 0, 9]])
     for form in FORMATS:
@@ -501,7 +499,7 @@ def test_any_file_as_any_kind_is_read_or_refused_in_words(tmp_path: Path, kind: 
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
-def test_damaged_files_are_read_or_refused_in_words(
+def test_damaged_files_are_read_or_refused_with_a_message(
     tmp_path: Path, data: st.DataObject, form: Any
 ) -> None:
     needs(form)
@@ -531,7 +529,7 @@ def test_json_lists_of_other_things(tmp_path: Path, kind: Any, text: str) -> Non
         assert (text, kind) == ("[1, 2e0]", "vocab-freq")
 
 
-def test_deep_values_are_refused_in_words(tmp_path: Path) -> None:
+def test_deep_values_are_refused_with_a_message(tmp_path: Path) -> None:
     deep = pickle.PROTO + b"\x02" + pickle.EMPTY_LIST * 10**5 + pickle.APPEND * (10**5 - 1)
     with zipfile.ZipFile(tmp_path / "deep.pt", "w") as archive:
         archive.writestr("archive/data.pkl", deep + pickle.STOP)
@@ -586,7 +584,7 @@ def test_a_spoiled_json_file(tmp_path: Path, change: dict[str, Any], message: st
         read(path)
 
 
-def test_what_is_known_survives(tmp_path: Path) -> None:
+def test_statistics_survive_a_round_trip(tmp_path: Path) -> None:
     vocab = table([[9, 0, 1, 5], [1, 1, 0, 7]]).select(3)
     for kind in ("draft-vocab", "json"):
         write(vocab, tmp_path / kind, kind)
@@ -656,10 +654,10 @@ def test_a_checkpoint(tmp_path: Path) -> None:
     assert ids_of(read(folder)) == [1, 3]
     drafter(folder, {}, d2t=[1, 2], t2d=[False, True, False, True])
     assert ids_of(read(folder)) == [1, 3]
-    said: list[str] = []
+    remarks: list[str] = []
     drafter(folder, {"vocab_size": 4}, d2t=[3, 0])
-    assert ids_of(read(folder, note=said.append)) == [3, 1]
-    assert "not ascending" in said[0]
+    assert ids_of(read(folder, note=remarks.append)) == [3, 1]
+    assert "not ascending" in remarks[0]
 
 
 @pytest.mark.parametrize(
@@ -677,11 +675,11 @@ def test_a_checkpoint(tmp_path: Path) -> None:
         (
             {"vocab_size": 4},
             {"a.d2t": [1, 2], "b.d2t": [1, 2]},
-            "has 2 tensors d2t: .*expected one",
+            "2 tensors end in 'd2t': a.d2t, b.d2t; expected one",
         ),
     ],
 )
-def test_a_checkpoint_that_does_not_hold_together(
+def test_an_inconsistent_checkpoint(
     tmp_path: Path, config: Any, tensors: Any, message: str
 ) -> None:
     with pytest.raises(FileFormatError, match=message):
@@ -703,7 +701,7 @@ def test_a_sharded_checkpoint(tmp_path: Path) -> None:
         )
         assert ids_of(read(tmp_path)) == [1, 3]
     index.write_text(json.dumps({"weight_map": {"d2t": "../b.safetensors"}}))
-    with pytest.raises(FileFormatError, match=r"names '../b.safetensors'"):
+    with pytest.raises(FileFormatError, match=r"names the file '../b.safetensors'"):
         read(tmp_path)
 
 
@@ -714,7 +712,7 @@ def test_a_sharded_checkpoint(tmp_path: Path) -> None:
     "path",
     ["./o/r/f.pt", "/o/r/f.pt", "~/o/r/f.pt", "f.pt", "o/f.pt", "here/r/f.pt", "o/r/../f.pt", ""],
 )
-def test_what_looks_local_is_never_downloaded(
+def test_a_local_looking_path_is_never_downloaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -768,7 +766,7 @@ def test_counts_of_ids_that_are_never_emitted_are_left_out(tmp_path: Path) -> No
     assert torch_file.load(tmp_path / "f") == {0: 3, 2: 2}
 
 
-def test_what_would_be_lost_or_invented_is_refused(tmp_path: Path) -> None:
+def test_writing_never_loses_or_invents_counts(tmp_path: Path) -> None:
     out = tmp_path / "out"
     vocab = DraftVocab.from_ids([1], rows=4)
     with pytest.raises(RefusedError, match="ranks by weights"):
@@ -816,7 +814,7 @@ def test_only_a_file_of_the_same_format_is_replaced(tmp_path: Path) -> None:
     assert read(tmp_path / "f") == first
 
 
-def standing(folder: Path) -> dict[str, Path]:
+def example_files(folder: Path) -> dict[str, Path]:
     """A file of every format, and others that can be read as one of them."""
     folder.mkdir()
     for kind in FORMATS:
@@ -840,7 +838,7 @@ def test_a_file_is_replaced_only_if_it_shows_that_it_is_of_the_format(
 ) -> None:
     needs(*TENSORS)
     held = table([[3, 4]]) if "freq" in kind else DraftVocab.from_ids([1], rows=2)
-    for name, path in standing(tmp_path / "s").items():
+    for name, path in example_files(tmp_path / "s").items():
         before = path.read_bytes()
         if name == kind and kind not in ("vocab-freq", "modelopt"):
             write(held, path, kind)
@@ -853,20 +851,22 @@ def test_a_file_is_replaced_only_if_it_shows_that_it_is_of_the_format(
         assert read(path, kind, rows=2) is not None
 
 
-def test_M10_offsets_in_another_order_are_told_whatever_holds_them(tmp_path: Path) -> None:
+def test_M10_unsorted_offsets_give_a_remark_in_every_container(tmp_path: Path) -> None:
     saved(tmp_path / "bare.pt", tensor(3, 0))
     saved(tmp_path / "dict.pt", {"d2t": tensor(3, 0)})
     np.save(tmp_path / "d2t.npy", np.array([3, 0]))
     for name, kind in (("bare.pt", "modelopt"), ("dict.pt", "auto"), ("d2t.npy", "auto")):
-        said: list[str] = []
-        assert ids_of(read(tmp_path / name, kind, rows=4, note=said.append)) == [3, 1]  # type: ignore[arg-type]
-        assert len(said) == 1 and "rows of the head trained with it" in said[0]
+        remarks: list[str] = []
+        assert ids_of(read(tmp_path / name, kind, rows=4, note=remarks.append)) == [3, 1]  # type: ignore[arg-type]
+        assert len(remarks) == 1 and "rows of the head trained with it" in remarks[0]
 
 
 def test_a_dict_of_two_formats_is_not_guessed(tmp_path: Path) -> None:
     both = {"selected_token_ids": tensor(1), "target_vocab_size": 4, "d2t": tensor(2)}
     path = saved(tmp_path / "x.pt", both)
-    with pytest.raises(FileFormatError, match="(?s)nemo and what mapping.*--kind nemo or mapping"):
+    with pytest.raises(
+        FileFormatError, match="(?s)keys of nemo and of mapping files.*--kind nemo or mapping"
+    ):
         read(path, rows=4)
     assert ids_of(read(path, "nemo")) == [1]
     assert ids_of(read(path, "mapping", rows=4)) == [2]
@@ -886,7 +886,7 @@ def test_hints_name_a_kind_only_if_it_reads_the_file(tmp_path: Path) -> None:
     assert "--kind" not in str(refused.value)
 
 
-def test_a_name_that_says_another_number_is_taken_when_forced(tmp_path: Path) -> None:
+def test_force_accepts_a_size_that_contradicts_the_name(tmp_path: Path) -> None:
     out = tmp_path / "freq_7.pt"
     write(DraftVocab.from_ids([1, 0], rows=8), out, "token-map", force=True)
     assert torch_file.load(out) == [1, 0]
@@ -950,21 +950,21 @@ for kind in ("mapping", "nemo", "modelopt"):
     assert torch_file.load(tmp_path / "token-freq") == {1: 9, 5: 2}
 
 
-# Selecting from counts of strangers.
+# Selecting from counts of other tools.
 
 
 def test_counts_select_as_tables_do(tmp_path: Path) -> None:
     rows = [5, 0, 7, 5, 1, 0]
     counted = table([rows])
     for held in (Counts.from_vector(np.array(rows)), Counts.from_vector(np.array(rows) / 18)):
-        for wish in (
+        for selection in (
             {"size": 2},
             {"size": "50%"},
             {"coverage": 0.9},
             {"size": 3, "multiple_of": 4},
         ):
-            ours = counted.select(pins="none", **wish)
-            theirs = held.select(**wish)
+            ours = counted.select(pins="none", **selection)
+            theirs = held.select(**selection)
             assert ours.ranked.tolist() == theirs.ranked.tolist()
             assert (theirs.tokenizer, theirs.filled) == (None, ours.filled)
     assert len(Counts.from_vector(np.array(rows)).select(min_count=5)) == 3
@@ -974,7 +974,7 @@ def test_counts_select_as_tables_do(tmp_path: Path) -> None:
         Counts.from_mapping({1: 2}).select(1)
 
 
-def test_counts_compare_and_tell() -> None:
+def test_equality_and_repr_of_counts() -> None:
     counts = Counts.from_mapping({5: 2, 1: 9, 3: 0})
     assert counts == Counts.from_vector(np.array([0, 9, 0, 0, 0, 2]))
     assert counts != Counts.from_mapping({5: 2, 1: 8})
@@ -982,7 +982,7 @@ def test_counts_compare_and_tell() -> None:
     assert counts != 3
 
 
-def test_the_command_line_offers_what_the_library_has() -> None:
+def test_the_command_line_offers_the_formats_of_the_library() -> None:
     assert tuple(FormatChoice) == FORMATS
     assert tuple(KindChoice) == KINDS
 

@@ -153,7 +153,7 @@ def test_from_a_table_a_file_and_a_list(tok: Path, tmp_path: Path) -> None:
     ]
     for head in heads:
         assert np.array_equal(head.vocab.target_ids, wanted)
-    with pytest.raises(SelectionError, match="size beside a vocabulary of 260 ids"):
+    with pytest.raises(SelectionError, match="size given with a vocabulary of 260 ids"):
         prune_lm_head(weight, str(tmp_path / "kept.safetensors"), size=4)
     with pytest.raises(FileFormatError, match="no file"):
         prune_lm_head(weight, str(tmp_path / "nothing.safetensors"))

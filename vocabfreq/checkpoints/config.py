@@ -1,23 +1,25 @@
-"""config.json of a drafter or target: sizes, kind, and what pruning changes in it.
-
-What kind of drafter a folder holds, by its config, or else by its tensors.
-"""
+"""config.json of a drafter or target: sizes, kind of drafter, and the config after pruning."""
 
 import copy
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from vocabfreq.checkpoints.tensors import Tensor
+from vocabfreq.checkpoints.tensors import Tensor, find_tensor
 from vocabfreq.errors import FileFormatError, short_repr
+from vocabfreq.formats.containers import load_json_object
 from vocabfreq.frequencies.metadata import MAX_ROWS
 from vocabfreq.storage.resolve import looks_like_repo
 
 CONFIG = "config.json"
 MAX_BYTES = 16 << 20
-NESTED = ("transformer_layer_config", "text_config")  # speculators; models of several modes
+NESTED = ("transformer_layer_config", "text_config")  # speculators; multimodal models
+NORM = "norm_before_residual"
+
+DrafterKind = Literal["eagle3", "shared"]
+SHARED_HEAD_NAMES = ("eagle", "mtp", "nextn")
+MTP_LAYERS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers")
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,8 @@ class ModelConfig:
     """A config.json.
 
     Attributes:
-        path: where it is.
-        raw: all of it.
+        path: of the file.
+        raw: its content.
     """
 
     path: Path
@@ -48,14 +50,12 @@ class ModelConfig:
             FileFormatError: it is something else.
         """
         value = self.raw.get(name, self.inner.get(name))
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-            raise FileFormatError(
-                f"{self.path}: {name} {short_repr(value)}", expected="a whole number"
-            )
-        if value is not None and not 1 <= value <= MAX_ROWS:
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_ROWS:
             raise FileFormatError(
                 f"{self.path}: {name} {short_repr(value)}",
-                expected=f"a number from 1 to {MAX_ROWS:,}",
+                expected=f"a whole number from 1 to {MAX_ROWS:,}",
             )
         return value
 
@@ -69,21 +69,21 @@ class ModelConfig:
 
     @property
     def tied(self) -> bool:
-        """Whether the head is said to be the embedding."""
+        """Whether it states that the head is the embedding."""
         return any(part.get("tie_word_embeddings") is True for part in (self.raw, self.inner))
 
     @property
     def untied(self) -> bool:
-        """Whether the head is said not to be the embedding."""
+        """Whether it states that the head is not the embedding."""
         return any(part.get("tie_word_embeddings") is False for part in (self.raw, self.inner))
 
     @property
-    def is_speculators(self) -> bool:
-        """Whether it is a folder of the speculators library."""
-        return "speculators_model_type" in self.raw
+    def states_norm(self) -> bool:
+        """Whether it has `norm_before_residual`, whose default differs between engines."""
+        return NORM in self.raw or NORM in self.inner
 
     def pruned(self, rows: int, size: int) -> dict[str, Any]:
-        """The config of the pruned drafter; everything that is not about the head is kept.
+        """The config of the pruned drafter; everything that is not about the head stays.
 
         Args:
             rows: V.
@@ -111,34 +111,29 @@ def read_config(folder: Path) -> ModelConfig:
     """
     path = folder / CONFIG
     if not path.is_file():
-        what = "has no config.json" if folder.is_dir() else "is no folder"
-        hint = f"hf download {folder} --local-dir DIR" if looks_like_repo(str(folder)) else ""
-        raise FileFormatError(f"{str(folder)!r} {what}", expected="a local model folder", hint=hint)
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise FileFormatError(f"{path} is larger than {MAX_BYTES:,} bytes")
-        raw = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{path} is not JSON: {error}") from None
-    if not isinstance(raw, dict):
-        raise FileFormatError(f"{path} holds a {type(raw).__name__}", expected="an object")
-    return ModelConfig(path, raw)
+        problem = "has no config.json" if folder.is_dir() else "is no folder"
+        raise FileFormatError(
+            f"{str(folder)!r} {problem}",
+            expected="a local model folder",
+            hint=download_hint(str(folder)),
+        )
+    return ModelConfig(path, load_json_object(path, MAX_BYTES))
 
 
-Kind = Literal["eagle3", "shared"]
-SHARED = ("eagle", "mtp", "nextn")
-MTP_LAYERS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers")
+def download_hint(folder: str) -> str:
+    """The command that downloads a repo, for a path that looks like one and is no folder."""
+    return f"hf download {folder} --local-dir DIR" if looks_like_repo(folder) else ""
 
 
-def kind_by_config(config: ModelConfig) -> Kind | None:
-    """`eagle3` has a place for a map; `shared` (EAGLE-1, EAGLE-2, MTP) uses the target's head.
+def drafter_kind_by_config(config: ModelConfig) -> DrafterKind | None:
+    """`eagle3` can hold a d2t; `shared` (EAGLE-1, EAGLE-2, MTP) uses the target's head.
 
-    None when the config does not tell.
+    None when the config does not tell, as early EAGLE configs, which name the target's class.
     """
     names = [name.lower() for name in config.architectures]
     if any("eagle3" in name for name in names):
         return "eagle3"
-    if any(part in name for name in names for part in SHARED):
+    if any(part in name for name in names for part in SHARED_HEAD_NAMES):
         return "shared"
     if "draft_vocab_size" in config.raw:
         return "eagle3"
@@ -146,17 +141,21 @@ def kind_by_config(config: ModelConfig) -> Kind | None:
     return "shared" if any(isinstance(n, int) and n > 0 for n in layers) else None
 
 
-def kind_by_tensors(config: ModelConfig, tensors: Mapping[str, Tensor]) -> Kind:
-    """For early EAGLE configs, which name the class of the target.
+def drafter_kind(config: ModelConfig, tensors: Mapping[str, Tensor]) -> DrafterKind:
+    """The kind of drafter by its config, or else by its tensors.
 
-    EAGLE-3 has a map, or fuses three hidden states; EAGLE-1 and EAGLE-2 fuse one with an embedding.
+    EAGLE-3 has a d2t, or its `fc` fuses three hidden states; that of EAGLE-1 and EAGLE-2 fuses one
+    with an embedding.
 
     Raises:
         FileFormatError: it is no drafter.
     """
-    if find(tensors, "d2t"):
+    kind = drafter_kind_by_config(config)
+    if kind is not None:
+        return kind
+    if find_tensor(tensors, "d2t"):
         return "eagle3"
-    fusion = find(tensors, "fc.weight")
+    fusion = find_tensor(tensors, "fc.weight")
     if fusion is None or len(fusion.shape) != 2:
         raise FileFormatError(
             f"{str(config.path.parent)!r} ({', '.join(config.architectures) or 'no architecture'}) "
@@ -164,23 +163,3 @@ def kind_by_tensors(config: ModelConfig, tensors: Mapping[str, Tensor]) -> Kind:
             expected="EAGLE-3, EAGLE-1, EAGLE-2 or MTP",
         )
     return "shared" if fusion.shape[1] == 2 * fusion.shape[0] else "eagle3"
-
-
-def find(tensors: Mapping[str, Tensor], name: str) -> Tensor | None:
-    """A tensor by its name, or by its name behind a prefix that ends at a dot.
-
-    Raises:
-        FileFormatError: several have a prefix, and none or several are the language model's.
-    """
-    for usual in (name, f"model.{name}"):
-        if usual in tensors:
-            return tensors[usual]
-    found = [known for known in tensors if known.endswith(f".{name}")]
-    if len(found) > 1:
-        found = [known for known in found if "language_model" in known] or found
-    if len(found) > 1:
-        raise FileFormatError(
-            f"{len(found)} tensors end in {name!r}: {', '.join(sorted(found)[:4])}",
-            expected="one",
-        )
-    return tensors[found[0]] if found else None

@@ -73,7 +73,7 @@ class WrittenFile:
 def _print_counts(content: Counts | FrequencyTable) -> None:
     if isinstance(content, Counts):
         rows = "" if content.rows is None else f" of V = {content.rows:,} rows"
-        print(f"{len(content):,} ids with {content.called}{rows}")
+        print(f"{len(content):,} ids with {content.description}{rows}")
         return
     seen = int((content.emittable & (content.counts.sum(axis=0) > 0)).sum())
     print(f"{seen:,} ids with counts of V = {content.rows:,} rows")

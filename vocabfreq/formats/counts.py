@@ -1,19 +1,24 @@
-"""Counts: how often target ids occur, as other tools write it, without where it comes from.
+"""`Counts`: how often target ids occur, from another tool's file, without tokenizer or sources.
 
->>> Counts.from_mapping({7: 2, 3: 1}).select(2, rows=8).target_ids.tolist()
-[3, 7]
+    >>> Counts.from_mapping({7: 2, 3: 1}).select(2, rows=8).target_ids.tolist()
+    [3, 7]
 
-A table of counts of which nobody knows where they come from: to select from, never to save.
+Two formats hold them: vocab-freq, a vector [V] of counts or probabilities (vLLM), and token-freq, a
+dict id → count (speculators).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from vocabfreq.errors import FileFormatError, SelectionError, short_repr
+from vocabfreq.errors import FileFormatError, RefusedError, SelectionError, short_repr
+from vocabfreq.formats.containers import to_vector
+from vocabfreq.formats.read_options import ReadOptions, prefix_errors
+from vocabfreq.formats.torch_file import save_plain, save_tensors
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.frequencies.metadata import (
     MAX_ROWS,
@@ -24,42 +29,6 @@ from vocabfreq.frequencies.metadata import (
     check_rows,
 )
 from vocabfreq.frequencies.table import FrequencyTable
-
-
-def table_of(vector: Any) -> FrequencyTable:
-    """A table of one source named `counts`, whose tokenizer is not known.
-
-    Args:
-        vector: counts or probabilities [V].
-    """
-    return FrequencyTable(vector[None], np.zeros_like(vector[None]), _meta(len(vector)))
-
-
-def _meta(rows: int) -> Metadata:
-    source = SourceRecord(
-        name="counts",
-        files=(),
-        sha256="",
-        weight=None,
-        documents=0,
-        heldout_documents=0,
-        tokens=0,
-        bytes=0,
-    )
-    return Metadata(
-        format=1,
-        vocabfreq="",
-        tokenizer=TokenizerRecord(name="unknown", revision=None, sha256="", size=rows, rows=rows),
-        special_ids=(),
-        stop_ids=(),
-        byte_ids=(),
-        sources=(source,),
-        options={},
-        encoder=EncoderRecord(
-            name="unknown", version="", cross_checked_documents=0, mismatched_documents=0
-        ),
-    )
-
 
 Values = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
@@ -72,7 +41,7 @@ class Counts:
         ids: int64 [N], ascending and unique.
         values: int64 [N] counts or float64 [N] probabilities or the like, all above 0.
         rows: V, None where the file does not say it.
-        fill: int64 [M], ids that never occur and may fill a vocabulary, where that needs saying.
+        fill: int64 [M], ids that never occur and may fill a vocabulary, to be written with count 0.
     """
 
     ids: npt.NDArray[np.int64]
@@ -106,18 +75,18 @@ class Counts:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[Any, Any], rows: int | None = None) -> "Counts":
-        """Counts by id; equal ones are equal whatever the order of insertion.
+        """Counts by id; the order of insertion does not matter.
 
         Raises:
             FileFormatError: an id or a count is no whole number, or out of range.
         """
         top = MAX_ROWS if rows is None else rows
         for i, count in mapping.items():
-            if not _whole(i, top - 1):
+            if not _is_count(i, top - 1):
                 raise FileFormatError(
                     f"id {short_repr(i)}", expected=f"whole numbers from 0 to {top - 1}"
                 )
-            if not _whole(count, 2**62):
+            if not _is_count(count, 2**62):
                 raise FileFormatError(
                     f"count {short_repr(count)} of id {i}", expected="whole numbers from 0 to 2**62"
                 )
@@ -126,7 +95,7 @@ class Counts:
 
     @property
     def exact(self) -> bool:
-        """Whether these are counts, not floats."""
+        """Whether these are integers, and so counts."""
         return self.values.dtype.kind == "i"
 
     @property
@@ -135,8 +104,8 @@ class Counts:
         return not self.exact and bool(abs(self.values.sum() - 1) < 1e-3)
 
     @property
-    def called(self) -> str:
-        """What these are, in words."""
+    def description(self) -> str:
+        """`counts`, `probabilities` or `frequencies in floats`."""
         if self.exact:
             return "counts"
         return "probabilities" if self.normalized else "frequencies in floats"
@@ -165,29 +134,29 @@ class Counts:
             )
         vector: Any = np.zeros(rows, self.values.dtype)
         vector[self.ids] = self.values
-        whole: Values = vector
-        return whole
+        values: Values = vector
+        return values
 
     def select(
-        self, size: int | str | None = None, *, rows: int | None = None, **wish: Any
+        self, size: int | str | None = None, *, rows: int | None = None, **selection: Any
     ) -> DraftVocab:
         """The most frequent ids, as `FrequencyTable.select` does; no pins are known here.
 
         Args:
             size: K, or a share of V such as "25%".
             rows: V, where it is not known yet.
-            **wish: as in `FrequencyTable.select`.
+            **selection: as in `FrequencyTable.select`.
 
         Raises:
-            SelectionError: the wish cannot be met, or asks probabilities for counts.
+            SelectionError: no such selection is possible; `min_count` needs counts.
         """
-        if wish.get("min_count") is not None and not self.exact:
+        if selection.get("min_count") is not None and not self.exact:
             raise SelectionError(
-                f"min_count {wish['min_count']} of {self.called}", expected="a size or a coverage"
+                f"min_count {selection['min_count']} of {self.description}",
+                expected="a size or a coverage",
             )
-
-        selected = table_of(self.vector(rows)).select(size, pins="none", **wish)
-        return replace(selected, tokenizer=None)
+        table = _anonymous_table(self.vector(rows))
+        return replace(table.select(size, pins="none", **selection), tokenizer=None)
 
     def __len__(self) -> int:
         """How many ids occur."""
@@ -204,10 +173,109 @@ class Counts:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        """What is known."""
+        """Kind of values, number of ids, V."""
         rows = "V unknown" if self.rows is None else f"V={self.rows:,}"
-        return f"Counts({self.called} of {len(self):,} ids, {rows})"
+        return f"Counts({self.description} of {len(self):,} ids, {rows})"
 
 
-def _whole(value: object, top: int) -> bool:
+def _is_count(value: object, top: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= top
+
+
+def _anonymous_table(vector: Values) -> FrequencyTable:
+    """A table to select from, of one source `counts` [V] and an unknown tokenizer; never saved."""
+    source = SourceRecord(
+        name="counts",
+        files=(),
+        sha256="",
+        weight=None,
+        documents=0,
+        heldout_documents=0,
+        tokens=0,
+        bytes=0,
+    )
+    rows = len(vector)
+    meta = Metadata(
+        format=1,
+        vocabfreq="",
+        tokenizer=TokenizerRecord(name="unknown", revision=None, sha256="", size=rows, rows=rows),
+        special_ids=(),
+        stop_ids=(),
+        byte_ids=(),
+        sources=(source,),
+        options={},
+        encoder=EncoderRecord(
+            name="unknown", version="", cross_checked_documents=0, mismatched_documents=0
+        ),
+    )
+    counts: Any = vector[None]
+    return FrequencyTable(counts, np.zeros_like(counts), meta)
+
+
+def counts_from_table(table: FrequencyTable) -> Counts:
+    """The counts that rank, of ids that can be emitted: other tools select from them as we do.
+
+    Raises:
+        RefusedError: the table ranks by weights, which counts cannot express.
+    """
+    if any(source.weight is not None for source in table.sources):
+        raise RefusedError(
+            f"{table!r} ranks by weights, which counts cannot express",
+            expected="a table that ranks by raw counts",
+            hint="export ids with a size instead, or take table.reweighted(None)",
+        )
+    total = table.counts.sum(axis=0)
+    counts = Counts.from_vector(total * table.emittable)
+    if all(stop == table.rows for _, stop in table.tokenizer.absent):
+        return counts
+    # With holes among the ids, a tool that fills up by counting 0, 1, 2 … would take absent ones.
+    return replace(counts, fill=np.flatnonzero(table.emittable & (total == 0)))
+
+
+def counts_from_vector(value: Any, name: str, options: ReadOptions) -> Counts:
+    """Reads vocab-freq: counts or probabilities [V]."""
+    with prefix_errors(name):
+        counts = Counts.from_vector(to_vector(value, name))
+    options.resolve_rows(name, counts.rows)
+    return counts
+
+
+def save_vector(counts: Counts, path: Path) -> None:
+    """Writes vocab-freq, a tensor [V] of torch."""
+    save_tensors(counts.vector(), path)
+
+
+def check_probabilities(value: Any, name: str) -> None:
+    """Refuses a float vector whose kind the caller does not state, unless its sum is 1.
+
+    Raises:
+        FileFormatError: the sum is another, or the values are no frequencies at all.
+    """
+    with prefix_errors(name):
+        counts = Counts.from_vector(to_vector(value, name))
+    if not counts.normalized:
+        raise FileFormatError(
+            f"{name} is a bare vector of {len(value)} floats that sum to "
+            f"{counts.values.sum():.6g}: it may hold ids or frequencies",
+            expected="probabilities, which sum to 1",
+            hint="if they are frequencies, say --kind vocab-freq (kind='vocab-freq')",
+        )
+
+
+def counts_from_dict(value: Any, name: str, options: ReadOptions) -> Counts:
+    """Reads token-freq: a dict id → count."""
+    if not isinstance(value, Mapping):
+        raise FileFormatError(f"{name} is a {type(value).__name__}", expected="a dict id → count")
+    with prefix_errors(name):
+        return Counts.from_mapping(value, options.rows)
+
+
+def save_dict(counts: Counts, path: Path) -> None:
+    """Writes token-freq, the most frequent first, ties to the lower id.
+
+    Tools that break ties by the order of insertion then break them as we do.
+    """
+    order = np.lexsort((counts.ids, -counts.values))
+    ids, values = counts.ids[order].tolist(), counts.values[order].tolist()
+    by_id = dict(zip(ids, values, strict=True))
+    save_plain(by_id | dict.fromkeys(counts.fill.tolist(), 0), path)

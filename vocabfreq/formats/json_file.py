@@ -1,4 +1,4 @@
-"""JSON: a list of ids, or one object with `target_ids` and `rows`, which people can read too."""
+"""JSON: a list of ids, or one object with `target_ids`, `rows` and what else is known."""
 
 import json
 from pathlib import Path
@@ -8,22 +8,11 @@ import msgspec
 import numpy as np
 
 from vocabfreq.errors import FileFormatError
-from vocabfreq.formats.read_options import How, naming
+from vocabfreq.formats.read_options import ReadOptions, prefix_errors
 from vocabfreq.formats.token_map import vocab_from_list
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.frequencies.metadata import check_statistics
 from vocabfreq.storage.atomic import write_atomically
-
-WRITTEN = {
-    "rows",
-    "size",
-    "tokenizer",
-    "fingerprint",
-    "filled",
-    "coverage",
-    "target_ids",
-    "ranked",
-}
 
 
 class _Object(msgspec.Struct, frozen=True):
@@ -36,34 +25,35 @@ class _Object(msgspec.Struct, frozen=True):
     fingerprint: str | None = None
 
 
-def vocab_from_json(value: Any, name: str, how: How) -> DraftVocab:
-    """A vocabulary from what a JSON file holds.
+JSON_KEYS = {*_Object.__struct_fields__, "size"}  # of an object that `save_json` wrote
+
+
+def vocab_from_json(value: Any, name: str, options: ReadOptions) -> DraftVocab:
+    """A vocabulary from the list or object of a JSON file.
 
     Raises:
-        FileFormatError: it is neither, or does not hold together.
+        FileFormatError: it is neither, or its parts do not agree.
     """
     if isinstance(value, list):
-        return vocab_from_list(value, name, how)
+        return vocab_from_list(value, name, options)
     try:
-        held = msgspec.convert(value, _Object)
+        stored = msgspec.convert(value, _Object)
     except msgspec.ValidationError as error:
         raise FileFormatError(
             f"{name}: {error}", expected="a list of ids, or an object with target_ids and rows"
         ) from None
-    rows = how.rows_of(name, held.rows)
-    check_statistics(held.filled, held.coverage, len(held.target_ids), name)
-    with naming(name):
+    rows = options.resolve_rows(name, stored.rows)
+    check_statistics(stored.filled, stored.coverage, len(stored.target_ids), name)
+    with prefix_errors(name):
         vocab = DraftVocab.from_ids(
-            held.target_ids if held.ranked is None else held.ranked,
+            stored.target_ids if stored.ranked is None else stored.ranked,
             rows=rows,
-            tokenizer=held.tokenizer,
-            coverage=held.coverage,
-            filled=held.filled,
+            tokenizer=stored.tokenizer,
+            coverage=stored.coverage,
+            filled=stored.filled,
         )
-    if not np.array_equal(vocab.target_ids, sorted(held.target_ids)) or held.fingerprint not in (
-        None,
-        vocab.fingerprint,
-    ):
+    same_ids = np.array_equal(vocab.target_ids, sorted(stored.target_ids))
+    if not same_ids or stored.fingerprint not in (None, vocab.fingerprint):
         raise FileFormatError(
             f"{name}: target_ids, ranked and fingerprint do not agree",
             expected="the same ids twice, and their fingerprint",
@@ -72,7 +62,7 @@ def vocab_from_json(value: Any, name: str, how: How) -> DraftVocab:
 
 
 def save_json(vocab: DraftVocab, path: Path) -> None:
-    """Writes one object, a key a line, the long lists last; equal ones give equal bytes."""
+    """Writes one object, one key per line, the long lists last; equal ones give equal bytes."""
     content = {
         "rows": vocab.rows,
         "size": len(vocab),

@@ -1,4 +1,4 @@
-"""How a file is to be read: as what, with which number of rows, and how strictly."""
+"""`ReadOptions`: kind and rows that the caller states for a file, and strictness of the reader."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -27,25 +27,21 @@ Kind = Literal[
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
-def warn(text: str) -> None:
-    """Says a remark as a Python warning, where nobody else listens."""
-    warnings.warn(text, stacklevel=4)
-
-
-def ignore(text: str) -> None:
-    """Hears a remark and keeps it."""
+def warn(remark: str) -> None:
+    """Issues a remark as a Python warning, the default where the caller takes none."""
+    warnings.warn(remark, stacklevel=4)
 
 
 @dataclass(frozen=True)
-class How:
-    """How a file is to be read.
+class ReadOptions:
+    """The options of `read`.
 
     Attributes:
-        kind: what it is; `auto` finds out, or refuses to guess.
+        kind: the format of the file; `auto` detects it, or refuses to guess.
         rows: V, where it is known.
-        repair: drop repeated ids of a list, and say so.
-        force: take what looks like a mistake for what is meant.
-        note: hears remarks.
+        repair: drop repeated ids of a list, with a remark.
+        force: accept offsets that are all zero, and a length that contradicts the file name.
+        note: receives remarks.
     """
 
     kind: Kind = "auto"
@@ -60,40 +56,44 @@ class How:
         if self.rows is not None:
             check_rows(self.rows, "the call")
 
-    def rows_of(self, name: str, known: int | None = None) -> int:
-        """V: what a file says, which a given number must equal, or the given number.
+    def resolve_rows(self, name: str, stated: int | None = None) -> int:
+        """V, from the file or from the caller; where both state it, they must agree.
+
+        Args:
+            name: of the file, for messages.
+            stated: V as the file states it, None where it does not.
 
         Raises:
-            FileFormatError: nobody says it, it makes no sense, or the two differ.
+            FileFormatError: neither states V, V is out of range, or the two differ.
         """
-        if known is None and self.rows is None:
+        if stated is None and self.rows is None:
             raise FileFormatError(
                 f"{name} does not say how many rows the target has",
                 expected="V, the vocab_size in the target's config.json",
                 hint="give it with --rows V (rows=V)",
             )
-        if known is None:
+        if stated is None:
             return int(self.rows or 0)
-        check_rows(known, name)
-        if self.rows not in (None, known):
+        check_rows(stated, name)
+        if self.rows not in (None, stated):
             raise FileFormatError(
-                f"{name} is for {known} rows, and --rows (rows=) says {self.rows}",
+                f"{name} is for {stated} rows, and --rows (rows=) says {self.rows}",
                 hint="leave --rows out, or take the file of the right target",
             )
-        return known
+        return stated
 
 
 @contextmanager
-def naming(name: str, otherwise: Callable[[], str] = str) -> Iterator[None]:
-    """Puts the name of a file before what was wrong in it.
+def prefix_errors(name: str, make_hint: Callable[[], str] = str) -> Iterator[None]:
+    """Prefixes every `FileFormatError` of the block with the name of the file.
 
     Args:
         name: of the file.
-        otherwise: gives what to do where the error does not say so.
+        make_hint: makes a hint for an error that has none.
     """
     try:
         yield
     except FileFormatError as error:
         raise FileFormatError(
-            f"{name}: {error.wrong}", expected=error.expected, hint=error.hint or otherwise()
+            f"{name}: {error.wrong}", expected=error.expected, hint=error.hint or make_hint()
         ) from None

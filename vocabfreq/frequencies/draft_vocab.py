@@ -157,6 +157,11 @@ class DraftVocab:
         mask[self.target_ids] = True
         return mask
 
+    @staticmethod
+    def decode_d2t(offsets: Ids) -> Ids:
+        """Target ids of offsets, int64 [K], not checked; `from_d2t` checks them."""
+        return offsets + np.arange(len(offsets))
+
     @property
     def is_identity(self) -> bool:
         """Whether every id is kept, so that draft and target ids are the same."""

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from vocabfreq.errors import HeadError
-from vocabfreq.formats.reading import Chooser, choose
+from vocabfreq.formats.reading import VocabLike, load_vocab
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.runtime import checks
 from vocabfreq.runtime.checks import Rows
@@ -183,7 +183,7 @@ class PrunedHead(nn.Module):
 @torch.no_grad()
 def prune_lm_head(
     lm_head: Tensor | nn.Module,
-    vocab: Chooser,
+    vocab: VocabLike,
     *,
     scale: Tensor | None = None,
     shape: Shape | None = None,
@@ -209,7 +209,7 @@ def prune_lm_head(
         FileFormatError: the file does not hold what its format promises.
     """
     weight = _parts(lm_head)[0]
-    chosen = choose(vocab, wish, weight.shape[0])
+    chosen = load_vocab(vocab, wish, weight.shape[0])
     rows = rows_of(lm_head, chosen, scale=scale)
     return PrunedHead(rows.weight, chosen, bias=rows.bias, scale=rows.scale, shape=shape)
 

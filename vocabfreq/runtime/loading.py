@@ -11,14 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vocabfreq.checkpoints.config import ModelConfig, find, read_config
-from vocabfreq.checkpoints.folder import Checkpoint, open_checkpoint
-from vocabfreq.checkpoints.head import Head, is_head_tensor, own_head, target_head
-from vocabfreq.checkpoints.remote import local_folder
-from vocabfreq.checkpoints.tensors import Ids
+from vocabfreq.checkpoints.config import ModelConfig, read_config
+from vocabfreq.checkpoints.folder import Checkpoint, fetch_checkpoint, open_checkpoint
+from vocabfreq.checkpoints.head import Head, is_head_tensor, read_drafter_head, read_target_head
+from vocabfreq.checkpoints.tensors import RowIndices, find_tensor
 from vocabfreq.checkpoints.tensors import Tensor as Stored
 from vocabfreq.errors import HeadError
-from vocabfreq.formats.reading import Chooser, choose
+from vocabfreq.formats.reading import VocabLike, load_vocab
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.runtime.head import PrunedHead, Shape
 
@@ -35,7 +34,7 @@ DTYPES = {
 
 def load_pruned_head(
     model: str | Path,
-    vocab: Chooser,
+    vocab: VocabLike,
     dtype: torch.dtype | None = None,
     device: torch.device | str = "cpu",
     *,
@@ -59,16 +58,16 @@ def load_pruned_head(
         SelectionError: an id has no row, or the wish cannot be met.
         HeadError: the head cannot be taken apart by rows.
     """
-    folder = local_folder(model)
+    folder = fetch_checkpoint(model, _wanted)
     rows = read_config(folder).size("vocab_size")
-    chosen = choose(vocab, wish, rows)
+    chosen = load_vocab(vocab, wish, rows)
     with ExitStack() as stack:
         found = stack.enter_context(open_checkpoint(folder, only=_wanted))
         head = _head(found, folder, chosen)
         _check_beside(head)
-        places = head.places(chosen, chosen.rows)
+        places = head.row_indices(chosen)
         weight = _read(head.weight, places, dtype, device)
-        beside = {n: _read(t, places, None, device).flatten() for n, t in head.beside.items()}
+        beside = {n: _read(t, places, None, device).flatten() for n, t in head.per_row.items()}
     bias, scale = beside.get("bias"), beside.get("weight_scale")
     shape = shape or _shape(read_config(folder))
     return PrunedHead(weight, chosen, bias=bias, scale=scale, shape=shape)
@@ -88,16 +87,16 @@ def _wanted(name: str) -> bool:
 
 def _head(found: Checkpoint, folder: Path, vocab: DraftVocab) -> Head:
     config = read_config(folder)
-    if find(found.tensors, "d2t") is not None:
-        own = own_head(found.tensors, vocab.rows, config.size("draft_vocab_size"))
+    if find_tensor(found.tensors, "d2t") is not None:
+        own = read_drafter_head(found.tensors, vocab.rows, config.size("draft_vocab_size"))
         if own is not None:
             return own
-    return target_head(found.tensors, config.untied)
+    return read_target_head(found.tensors, config.untied)
 
 
 def _check_beside(head: Head) -> None:
     """What goes with the rows has to be what a `PrunedHead` knows."""
-    unknown = {*head.beside, *head.scalars} - {"bias", "weight_scale"}
+    unknown = {*head.per_row, *head.scalars} - {"bias", "weight_scale"}
     if unknown or "weight_scale" in head.scalars:
         raise HeadError(
             f"{head.weight} with {', '.join(sorted(unknown | set(head.scalars)))}",
@@ -107,7 +106,7 @@ def _check_beside(head: Head) -> None:
 
 
 def _read(
-    stored: Stored, places: Ids, dtype: torch.dtype | None, device: torch.device | str
+    stored: Stored, places: RowIndices, dtype: torch.dtype | None, device: torch.device | str
 ) -> Tensor:
     """Some rows as a tensor, converted and moved block by block."""
     if stored.dtype not in DTYPES:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from vocabfreq.errors import HeadError
-from vocabfreq.formats.reading import Chooser, choose
+from vocabfreq.formats.reading import VocabLike, load_vocab
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.runtime import packed_keys
 from vocabfreq.runtime.checks import Rows
@@ -74,7 +74,7 @@ def bounds(size: int, ranks: int) -> list[tuple[int, int]]:
 @torch.no_grad()
 def shard_lm_head(
     lm_head: Tensor | nn.Module,
-    vocab: Chooser,
+    vocab: VocabLike,
     rank: int,
     ranks: int,
     *,
@@ -98,7 +98,7 @@ def shard_lm_head(
     """
     if not 0 <= rank < ranks:
         raise HeadError(f"rank {rank} of {ranks}", expected="0 <= rank < ranks")
-    chosen = choose(vocab, wish)
+    chosen = load_vocab(vocab, wish)
     part = bounds(len(chosen), ranks)[rank]
     rows = rows_of(lm_head, chosen, scale=scale, part=part)
     return PrunedHead(rows.weight, chosen, bias=rows.bias, scale=rows.scale, shape=shape, part=part)

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from vocabfreq.errors import RefusedError, SelectionError
-from vocabfreq.formats.reading import choose
+from vocabfreq.formats.reading import load_vocab
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.tokenizer.fingerprint import check_tokenizers, local_folders
 
@@ -122,7 +122,7 @@ def kept_ids(asked: Asked, config: Any) -> tuple[DraftVocab, list[str]]:
         FileFormatError: the vocabulary cannot be read.
     """
     rows = int(config.get_vocab_size())
-    vocab = choose(asked.vocab, asked.wish, rows)
+    vocab = load_vocab(asked.vocab, asked.wish, rows)
     if vocab.rows != rows:
         raise RefusedError(
             f"the vocabulary {asked.vocab!r} is for V = {vocab.rows:,}, the target has {rows:,}",

@@ -14,4 +14,4 @@ def sleep(seconds: float) -> None:
     _sleep(seconds if seconds < 0.1 else max(0.02, seconds / 50))
 
 
-time.sleep = sleep
+time.sleep = sleep  # type: ignore[assignment]

@@ -18,7 +18,7 @@ import msgspec
 
 from vocabfreq.checkpoints.config import read_config
 from vocabfreq.errors import EvaluationError, MissingExtraError
-from vocabfreq.formats.reading import choose
+from vocabfreq.formats.reading import load_vocab
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.storage.atomic import write_atomically
 from vocabfreq.tokenizer.fingerprint import check_tokenizers, local_folders
@@ -297,7 +297,7 @@ class Plan(EvalOptions):
         rows = read_config(folder).size("vocab_size") if folder.is_dir() else None
         sizes = {size if isinstance(size, int) else None for size in self.sizes if size != "full"}
         return {
-            size: choose(str(self.vocab), {} if size is None else {"size": size}, rows)
+            size: load_vocab(str(self.vocab), {} if size is None else {"size": size}, rows)
             for size in sizes
         }
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vocabfreq.formats.reading import choose
+from vocabfreq.formats.reading import load_vocab
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.measure.eval import models
 from vocabfreq.measure.eval.models import CachedModel
@@ -176,7 +176,7 @@ def _head(lm_head: Any, spec: RunSpec, rows: int) -> PrunedHead:
     """The kept rows, copied; unpruned, a view of all the rows that the target has too."""
     if spec.pruned:
         selection = {} if spec.size is None else {"size": spec.size}
-        return prune_lm_head(lm_head, choose(str(spec.vocab), selection, rows))
+        return prune_lm_head(lm_head, load_vocab(str(spec.vocab), selection, rows))
     weight = lm_head.weight.detach()[:rows]
     every_id = DraftVocab.from_ids(np.arange(len(weight)), rows=len(weight))
     bias = getattr(lm_head, "bias", None)

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from vocabfreq.checkpoints.config import kind_by_config, read_config
+from vocabfreq.checkpoints.config import drafter_kind_by_config, read_config
 from vocabfreq.errors import EvaluationError
 from vocabfreq.measure.eval.plan import DraftStep, Prompt, RunResult, RunSpec
 from vocabfreq.measure.eval.worker import PromptProgress, report
@@ -104,7 +104,7 @@ def method_of(spec: RunSpec) -> str:
     """VLLM's name for the kind of drafter."""
     if "method" in spec.options:
         return str(spec.options["method"])
-    kind = kind_by_config(read_config(Path(str(spec.drafter))))
+    kind = drafter_kind_by_config(read_config(Path(str(spec.drafter))))
     if kind is None:
         raise EvaluationError(
             f"the config of {spec.drafter} does not say what kind of drafter it is",
