@@ -29,7 +29,7 @@ def test_M1_equal_counts_give_one_vocabulary_in_any_order() -> None:
         assert by_counts(counts, 12).select(2).target_ids.tolist() == [3, 9]
 
 
-def test_M2_what_was_never_seen_fills_up_and_is_told() -> None:
+def test_M2_ids_never_seen_fill_up_and_are_counted() -> None:
     vocab = by_counts({6: 3, 2: 1}, 8).select(4)
     assert vocab.target_ids.tolist() == [0, 1, 2, 6]
     assert vocab.filled == 2
@@ -117,7 +117,7 @@ def test_a_share_of_the_rows() -> None:
         {"extra_ids": [True]},
     ],
 )
-def test_a_senseless_wish(wrong: Any) -> None:
+def test_senseless_options(wrong: Any) -> None:
     with pytest.raises(SelectionError, match="expected"):
         by_counts({1: 1}, 8).select(3, **wrong)
 
@@ -159,7 +159,7 @@ def test_min_count_under_weights_still_counts() -> None:
     assert counted.select(min_count=30).target_ids.tolist() == [0, 1]
 
 
-def test_exactly_one_wish() -> None:
+def test_exactly_one_of_size_coverage_and_min_count() -> None:
     with pytest.raises(SelectionError, match="2 of size, coverage and min_count"):
         table([[1, 2]]).select(1, coverage=0.5)
     with pytest.raises(SelectionError, match="0 of size"):

@@ -166,7 +166,7 @@ def _set(name: str, index: Any, value: Any) -> Any:
         (lambda t, m: m["sources"][1].update(name="s0"), "same name"),
     ],
 )
-def test_a_spoiled_file_is_refused_in_words(tmp_path: Path, change: Any, message: str) -> None:
+def test_a_damaged_file_is_refused(tmp_path: Path, change: Any, message: str) -> None:
     path = tmp_path / "f.safetensors"
     broken(path, change)
     with pytest.raises(FileFormatError, match=message):

@@ -1,4 +1,4 @@
-"""How alike two frequency tables of one tokenizer are."""
+"""Compares two frequency tables of one tokenizer."""
 
 from dataclasses import dataclass
 
@@ -10,11 +10,11 @@ from vocabfreq.frequencies.table import FrequencyTable
 
 @dataclass(frozen=True)
 class Overlap:
-    """Two vocabularies of one size.
+    """How the K most frequent ids of two tables A and B overlap.
 
     Attributes:
         size: K.
-        shared: ids that are in both, and were seen in both.
+        shared: number of ids that are in both and were counted in both.
         a_covers_b: share of B's tokens that A's K ids cover.
         b_covers_b: the same by B's own K ids.
         b_covers_a: share of A's tokens that B's K ids cover.
@@ -31,7 +31,7 @@ class Overlap:
 
 @dataclass(frozen=True)
 class Difference:
-    """An id of which the tables think differently.
+    """An id whose share of the tokens differs between two tables.
 
     Attributes:
         id: the target id.

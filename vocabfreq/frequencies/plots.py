@@ -1,4 +1,4 @@
-"""Pictures of coverage: how much of a text the K most frequent ids make up."""
+"""Plots coverage: the share of tokens that the K most frequent ids cover."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from vocabfreq.frequencies.table import FrequencyTable
 
 PICTURES = (".png", ".svg", ".pdf", ".jpg", ".webp")
 SIZES = (8192, 16384, 32768, 65536)
-LONGEST = 80  # characters of a name
+_MAX_NAME = 80  # characters
 _FIRST = 64
 _POINTS = 400
 
@@ -25,13 +25,13 @@ def save_coverage_plot(
     the gap is what the others cost it.
 
     Args:
-        table: what to draw.
-        path: picture to write; its ending decides the format.
-        sizes: values of K that are marked, those above V left out.
+        table: the counts to plot.
+        path: file to write; its suffix decides the format.
+        sizes: values of K to mark; those above V are left out.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
-        SelectionError: the ending is none of a picture.
+        SelectionError: the suffix is not one of `PICTURES`.
     """
     if Path(path).suffix.lower() not in PICTURES:
         raise SelectionError(f"picture {str(path)!r}", expected=f"a name in {', '.join(PICTURES)}")
@@ -47,7 +47,7 @@ def save_coverage_plot(
 def _draw_curves(axes: Any, table: FrequencyTable) -> None:
     ks = np.unique(np.geomspace(min(_FIRST, table.rows), table.rows, _POINTS).astype(int))
     for source in table.sources:
-        curve, label = table.coverage_curve(source.name), _plain(source.name)
+        curve, label = table.coverage_curve(source.name), _escape(source.name)
         (line,) = axes.plot(ks, 100 * curve[ks - 1], lw=2, label=label)
         if len(table.sources) > 1:
             own = table.only(source.name).coverage_curve()
@@ -76,14 +76,14 @@ def _label(axes: Any, table: FrequencyTable) -> None:
     axes.xaxis.set_major_formatter(lambda k, _: f"{k:,.0f}")
     axes.set_xlabel(f"K, draft rows kept of V = {table.rows:,} (log scale)")
     axes.set_ylabel(f"coverage of {held}, %")
-    axes.set_title(f"Coverage by size of the draft vocabulary — {_plain(table.tokenizer.name)}")
+    axes.set_title(f"Coverage by size of the draft vocabulary — {_escape(table.tokenizer.name)}")
     axes.set_ylim(top=100.5)
     axes.grid(axis="y", color="0.9")
     axes.legend(loc="upper left", frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _plain(text: str) -> str:
-    """A name as text, whatever it holds: `$` starts no formula, control characters are spaces."""
-    shown = "".join(c if c.isprintable() else " " for c in text[:LONGEST])
+def _escape(text: str) -> str:
+    """A name for matplotlib: `$` starts no formula, control characters become spaces."""
+    shown = "".join(c if c.isprintable() else " " for c in text[:_MAX_NAME])
     return shown.replace("$", r"\$")

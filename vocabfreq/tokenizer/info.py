@@ -1,7 +1,7 @@
-"""What a count must know of a tokenizer: fingerprint, rows, and the ids that are special.
+"""Reads the facts about a tokenizer that counting needs: fingerprint, rows and special ids.
 
-Only `tokenizer.json` and the small JSON files beside it are read; no code of a repo runs.
-The vocabulary is read here without building the tokenizer, which the workers do.
+Only `tokenizer.json` and the small JSON files next to it are read; no code of a repo runs. The
+vocabulary is parsed without building the tokenizer, which the workers do.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ _BYTE_TOKEN = re.compile(r"^<0x[0-9A-F]{2}>$")
 
 @dataclass(frozen=True)
 class TokenizerInfo:
-    """A tokenizer as a count sees it.
+    """The facts about a tokenizer that counting and frequency files need.
 
     Attributes:
         name: folder name or repo id.
@@ -52,7 +52,7 @@ class TokenizerInfo:
     path: Path
 
 
-class _Added(msgspec.Struct):
+class _AddedToken(msgspec.Struct):
     id: int
     content: str
     special: bool = False
@@ -63,32 +63,32 @@ class _Model(msgspec.Struct):
 
 
 class _TokenizerJson(msgspec.Struct):
-    """The parts of tokenizer.json that matter here; merges are skipped unread."""
+    """The parts of tokenizer.json that are read; merges are skipped."""
 
     model: _Model
-    added_tokens: list[_Added] = []
+    added_tokens: list[_AddedToken] = []
     pre_tokenizer: Any = None
     decoder: Any = None
 
 
 def load_tokenizer(spec: str, model_config: str | None = None) -> TokenizerInfo:
-    """Reads what a count must know of a tokenizer.
+    """Reads the facts about a tokenizer.
 
     Args:
         spec: a tokenizer.json, a folder that has one, or `owner/name[@revision]`.
-        model_config: a folder or repo with `config.json` (or that file), which says how many rows
-            the model has and which ids stop it. Without it, a `config.json` beside the tokenizer
-            serves, and without that V is the largest id plus one.
+        model_config: a folder or repo with `config.json` (or that file), which gives V and the
+            stop ids. Default: a `config.json` next to the tokenizer; without one, V is the largest
+            id plus one.
 
     Raises:
-        TokenizerError: a file is missing or not what it should be.
+        TokenizerError: a file is missing or malformed.
     """
-    folder = _folder_of(spec)
+    folder = _open_folder(spec)
     path = _tokenizer_path(spec, folder)
     data = path.read_bytes()
     parsed = _parse(data, path)
     vocab = _vocabulary(parsed)
-    configs = _configs(_folder_of(model_config) if model_config else folder)
+    configs = _configs(_open_folder(model_config) if model_config else folder)
     tokenizer_config = _read(folder, "tokenizer_config.json")
     if model_config and not configs[0]:
         raise TokenizerError(f"{model_config!r} has no config.json", hint="check --model-config")
@@ -100,23 +100,23 @@ def load_tokenizer(spec: str, model_config: str | None = None) -> TokenizerInfo:
         sha256=hashlib.sha256(data).hexdigest(),
         size=len(ids),
         rows=rows,
-        absent=tuple(_gaps(ids, rows)),
-        special_ids=_known((a.id for a in parsed.added_tokens if a.special), rows),
-        stop_ids=_known(_ids_of("eos", configs, tokenizer_config, vocab), rows),
-        template_ids=_known(
+        absent=tuple(_missing_ranges(ids, rows)),
+        special_ids=_valid_ids((a.id for a in parsed.added_tokens if a.special), rows),
+        stop_ids=_valid_ids(_config_ids("eos", configs, tokenizer_config, vocab), rows),
+        template_ids=_valid_ids(
             [
-                *_ids_of("bos", configs, tokenizer_config, vocab),
-                *_ids_of("eos", configs, tokenizer_config, vocab),
-                *_in_template(_template(folder, tokenizer_config), parsed.added_tokens),
+                *_config_ids("bos", configs, tokenizer_config, vocab),
+                *_config_ids("eos", configs, tokenizer_config, vocab),
+                *_template_ids(_template(folder, tokenizer_config), parsed.added_tokens),
             ],
             rows,
         ),
-        byte_ids=_known(_byte_ids(vocab, parsed), rows),
+        byte_ids=_valid_ids(_byte_ids(vocab, parsed), rows),
         path=path,
     )
 
 
-def _folder_of(spec: str) -> Folder:
+def _open_folder(spec: str) -> Folder:
     path = Path(spec).expanduser()
     if path.is_file():
         return Folder(path.resolve().parent.name, root=path.parent)
@@ -182,13 +182,13 @@ def _rows(config: dict[str, Any]) -> int | None:
     return rows
 
 
-def _ids_of(
+def _config_ids(
     role: str,
     configs: Iterable[dict[str, Any]],
     tokenizer_config: dict[str, Any],
     vocab: dict[str, int],
 ) -> Iterable[Any]:
-    """What the configs say of `bos` or `eos`: one id, a list of them, or a token."""
+    """The ids that the configs give for `bos` or `eos`: one, a list of them, or a token's."""
     for config in configs:
         inner = config.get("text_config")
         for holder in (config, inner if isinstance(inner, dict) else {}):
@@ -199,34 +199,34 @@ def _ids_of(
 
 
 def _template(folder: Folder, tokenizer_config: dict[str, Any]) -> str:
-    """The chat templates as text; they are searched, never run."""
+    """The text of the chat templates, which is searched and never run."""
     path = folder.file("chat_template.jinja")
-    beside = path.read_text("utf-8", errors="replace") if path else ""
-    return beside + json.dumps(tokenizer_config.get("chat_template", ""), ensure_ascii=False)
+    separate = path.read_text("utf-8", errors="replace") if path else ""
+    return separate + json.dumps(tokenizer_config.get("chat_template", ""), ensure_ascii=False)
 
 
-def _in_template(template: str, added: Iterable[_Added]) -> Iterable[int]:
+def _template_ids(template: str, added: Iterable[_AddedToken]) -> Iterable[int]:
     return (token.id for token in added if token.content and token.content in template)
 
 
-def _known(ids: Iterable[Any], rows: int) -> tuple[int, ...]:
+def _valid_ids(ids: Iterable[Any], rows: int) -> tuple[int, ...]:
     return tuple(sorted({i for i in ids if isinstance(i, int) and 0 <= i < rows}))
 
 
 def _byte_ids(vocab: dict[str, int], parsed: _TokenizerJson) -> list[int]:
-    if _mentions(parsed.pre_tokenizer, "ByteLevel") or _mentions(parsed.decoder, "ByteLevel"):
+    if _has_type(parsed.pre_tokenizer, "ByteLevel") or _has_type(parsed.decoder, "ByteLevel"):
         return [vocab[letter] for letter in byte_letters() if letter in vocab]
     return [i for token, i in vocab.items() if _BYTE_TOKEN.match(token)]
 
 
-def _mentions(part: Any, kind: str) -> bool:
-    """Whether a part of tokenizer.json, or a part of it in a Sequence, is of a type."""
+def _has_type(part: Any, kind: str) -> bool:
+    """Whether a component of tokenizer.json, or one inside its Sequence, has a type."""
     if isinstance(part, list):
-        return any(_mentions(inner, kind) for inner in part)
+        return any(_has_type(inner, kind) for inner in part)
     if not isinstance(part, dict):
         return False
     inner = [part.get("pretokenizers"), part.get("decoders")]
-    return part.get("type") == kind or _mentions(inner, kind)
+    return part.get("type") == kind or _has_type(inner, kind)
 
 
 def byte_letters() -> list[str]:
@@ -238,7 +238,7 @@ def byte_letters() -> list[str]:
     return [letters[byte] for byte in range(256)]
 
 
-def _gaps(ids: set[int], rows: int) -> Iterable[tuple[int, int]]:
+def _missing_ranges(ids: set[int], rows: int) -> Iterable[tuple[int, int]]:
     previous = 0
     for i in [*sorted(ids), rows]:
         if i > previous:
