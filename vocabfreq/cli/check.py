@@ -39,7 +39,7 @@ def check(
 
 
 def _print(finding: "Finding") -> None:
-    print(render.clean(f"{finding.level}: {.problem} [{finding.code}]"))
+    print(render.clean(f"{finding.level}: {finding.problem} [{finding.code}]"))
     effects = dict(finding.engines)
     if len(set(effects.values())) == 1:
         effects = {"every engine": next(iter(effects.values()))}
