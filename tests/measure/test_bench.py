@@ -214,7 +214,7 @@ def test_no_gpu_is_told() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_on_a_gpu_graphs_are_timed_too() -> None:
     cell = benching.run(replace(TINY, device="cuda", batch_sizes=(3,))).cells[0]
     modes = {(one.contender, one.mode) for one in cell.timings}
