@@ -39,3 +39,15 @@ def _raw(row: Any) -> bytes:
     if isinstance(row, bytes):
         return row
     return (row if isinstance(row, str) else json.dumps(row, ensure_ascii=False)).encode()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Sums up in one line all tests that are skipped for one reason, a missing GPU say."""
+    by_reason: dict[str, list[Any]] = {}  # reports, whose longrepr is (path, line, reason)
+    for report in terminalreporter.stats.get("skipped", []):
+        by_reason.setdefault(report.longrepr[2], []).append(report)
+    for reason, reports in by_reason.items():
+        if len({report.longrepr[:2] for report in reports}) > 1:
+            folder = os.path.commonpath([report.longrepr[0] for report in reports])
+            for report in reports:
+                report.longrepr = (folder, None, reason)

@@ -63,12 +63,17 @@ def either(
     made.close()
 
 
+@pytest.fixture(scope="module")
+def counted(tok: Path, tmp_path_factory: pytest.TempPathFactory) -> FrequencyTable:
+    folder = tmp_path_factory.mktemp("counted")
+    (folder / "a.txt").write_text("the abc the hello")
+    return count([str(folder / "a.txt")], str(tok))
+
+
 @pytest.fixture
-def file(tok: Path, tmp_path: Path) -> Path:
+def file(counted: FrequencyTable, tmp_path: Path) -> Path:
     """A frequency file."""
-    (tmp_path / "a.txt").write_text("the abc the hello")
-    table = count([str(tmp_path / "a.txt")], str(tok))
-    table.save(tmp_path / "counted.safetensors")
+    counted.save(tmp_path / "counted.safetensors")
     return tmp_path / "counted.safetensors"
 
 

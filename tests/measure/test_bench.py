@@ -218,7 +218,7 @@ def test_cuda_without_a_gpu_is_refused() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_on_a_gpu_graphs_are_timed_too() -> None:
     cell = benching.run(replace(TINY, device="cuda", batch_sizes=(3,))).cells[0]
     modes = {(one.implementation, one.mode) for one in cell.timings}

@@ -5,13 +5,15 @@ what comes of it stay as they are.
 """
 
 import time
+from typing import SupportsIndex
 
 _sleep = time.sleep
 
 
-def sleep(seconds: float) -> None:
+def sleep(seconds: float | SupportsIndex, /) -> None:
     """Sleeps for a 50th of it; short naps, in which a process polls, keep their length."""
-    _sleep(seconds if seconds < 0.1 else max(0.02, seconds / 50))
+    wanted = float(seconds)
+    _sleep(wanted if wanted < 0.1 else max(0.02, wanted / 50))
 
 
 time.sleep = sleep  # type: ignore[assignment]
