@@ -137,7 +137,7 @@ def _slack(contender: Contender, known: Truth) -> Tensor | float:
 def _lowest(head: PrunedHead, known: Truth) -> Tensor:
     """The ids of `reference`, of a tie the lowest, int64 [B]."""
     ids = ids_of(head)
-    return packed_keys.ids_of(reference.greedy_logits(known.logits[:, ids].float(), ids))
+    return packed_keys.unpack_ids(reference.greedy_logits(known.logits[:, ids].float(), ids))
 
 
 Note = Callable[[str], None]
