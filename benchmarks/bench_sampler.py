@@ -1,9 +1,9 @@
-"""Drafting with a pruned head against the ways that others take, and what is wanted of it.
+"""Drafting with a pruned head against other implementations, and against the budgets.
 
     python benchmarks/bench_sampler.py [--device auto] [--batch-sizes 1,8,64] [--runs 10]
 
 Defaults are those of the budgets: V = 128,256, K = 32,768, bf16, B = 1, 8 and 64; H = 2,048 on a
-CPU, 4,096 on a GPU. What is timed and how is told in vocabfreq/benching: all ids are checked first,
+CPU, 4,096 on a GPU. vocabfreq/measure/bench describes the method: all ids are checked first,
 contenders take turns, a ratio is the median over turns. Ours is what a sampler takes by default.
 Without a GPU its rows are missing; nothing is estimated.
 """
@@ -82,20 +82,20 @@ def wanted_ratio(setup: Setup, cell: Cell, one: Timing) -> float | None:
 
 def wanted_share(setup: Setup, cell: Cell, one: Timing) -> float | None:
     """Of the greedy sampler in a CUDA graph."""
-    told = setup.device == "cuda" and one.mode == "graph" and one.task == "greedy"
-    return SHARE if told and has_budgets(setup, cell) else None
+    applies = setup.device == "cuda" and one.mode == "graph" and one.task == "greedy"
+    return SHARE if applies and has_budgets(setup, cell) else None
 
 
 def line(row: Row) -> str:
     """As Markdown."""
     cell, one = row.cell, row.timing
-    told = "" if row.got is None else f"{row.got:.2f}" + ("" if not row.share else " of copying")
+    ratio = "" if row.got is None else f"{row.got:.2f}" + ("" if not row.share else " of copying")
     verdict = ""
     if row.wanted is not None and row.got is not None:
         verdict = "met" if row.got >= row.wanted else "missed"
     cells = [
         one.task, one.mode, one.contender, f"{cell.size:,}", str(cell.batch_size),
-        f"{one.median_us:,.0f}", f"{one.lowest_us:,.0f}-{one.highest_us:,.0f}", told,
+        f"{one.median_us:,.0f}", f"{one.lowest_us:,.0f}-{one.highest_us:,.0f}", ratio,
         "" if row.wanted is None else f"≥ {row.wanted:g}", verdict,
     ]  # fmt: skip
     return f"| {' | '.join(cells)} |"
@@ -128,8 +128,8 @@ def numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(","))
 
 
-def asked(given: dict[str, Any]) -> Setup:
-    """What the options say; H is that of the budgets where it is not given."""
+def read_setup(given: dict[str, Any]) -> Setup:
+    """The setup of the options; H is that of the budgets where it is not given."""
     setup = bench.usual(**given)
     if given["hidden_size"] is not None:
         return setup
@@ -151,7 +151,7 @@ def main() -> None:
     path: Path | None = given.pop("json")
     before = load.now()
     try:
-        result = bench.run(asked(given), lambda text: print(text, file=sys.stderr))
+        result = bench.run(read_setup(given), lambda text: print(text, file=sys.stderr))
     except VocabfreqError as error:
         raise SystemExit(f"error: {error}") from None
     report(result, load.others(before, load.now()))

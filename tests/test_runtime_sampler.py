@@ -179,7 +179,7 @@ def test_custom_ops_are_registered_as_torch_wants_them() -> None:
         ({"bitmask": torch.empty(2, 4, dtype=torch.int32)}, r"expected torch.int32 \[3, 4\]"),
     ],
 )
-def test_what_does_not_fit_is_refused(given: dict[str, torch.Tensor], match: str) -> None:
+def test_arguments_that_do_not_fit_are_refused(given: dict[str, torch.Tensor], match: str) -> None:
     with pytest.raises(HeadError, match=match):
         GreedySampler(head_of())(numbers(3, 24), **given)
 

@@ -53,18 +53,8 @@ _LARGE_BATCH_SM100 = Config(64, 128, 8, 4), Config(64, 128, 8, 3)
 _8_BITS = Config(64, 128, 4, 4), Config(128, 128, 8, 4)
 _FLOAT32 = Config(64, 32, 4, 4), Config(64, 64, 4, 3)
 _FLOAT32_LARGE_BATCH = (Config(64, 32, 8, 4),)
-ALL_CONFIGS = tuple(
-    dict.fromkeys(
-        (
-            *_SMALL_BATCH,
-            *_LARGE_BATCH,
-            *_LARGE_BATCH_SM100,
-            *_8_BITS,
-            *_FLOAT32,
-            *_FLOAT32_LARGE_BATCH,
-        )
-    )
-)
+_16_BITS = _SMALL_BATCH + _LARGE_BATCH + _LARGE_BATCH_SM100
+ALL_CONFIGS = tuple(dict.fromkeys(_16_BITS + _8_BITS + _FLOAT32 + _FLOAT32_LARGE_BATCH))
 
 
 def bucket(batch: int) -> int:
