@@ -355,10 +355,11 @@ def test_a_card_times_the_configurations_of_its_bucket(
 
 
 def test_large_batches_have_other_blocks_from_sm_100_on() -> None:
-    """128 draft rows by 64 batch rows spill registers there, with some versions of Triton."""
+    """Other blocks for 64 batch rows spill registers there, with some versions of Triton."""
     lists = [launch.configs(64, 2, 2, capability) for capability in (80, 90, 100, 120)]
     assert lists[0] == lists[1] and lists[2] == lists[3]
     assert {config.block_k for config in lists[2]} == {64}
+    assert launch.configs(64, 2, 1, 100) == lists[2]
 
 
 @pytest.mark.parametrize("batch", [0, 1, 63, 70])

@@ -49,7 +49,7 @@ INTERPRETER_CONFIG = Config(32, 32, 1, 1)
 # pinned and the newest Triton; it compiles each once for each kind of weight.
 _SMALL_BATCH = Config(64, 128, 4, 4), Config(128, 64, 4, 4)
 _LARGE_BATCH = Config(128, 64, 8, 4), Config(128, 128, 8, 3)
-# From sm_100 on, 128 draft rows by 64 batch rows spill with Triton 3.3 or 3.9.
+# From sm_100 on, other blocks for 64 batch rows spill with Triton 3.3 or 3.9, of 8 bits too.
 _LARGE_BATCH_SM100 = Config(64, 128, 8, 4), Config(64, 128, 8, 3)
 _8_BITS = Config(64, 128, 4, 4), Config(128, 128, 8, 4)
 _FLOAT32 = Config(64, 32, 4, 4), Config(64, 64, 4, 3)
@@ -76,11 +76,11 @@ def configs(
     """
     if hidden_bytes == 4:  # products of float32 take no tensor cores, but registers
         return _FLOAT32 if bucket == BUCKETS[0] else _FLOAT32_LARGE_BATCH
+    if bucket == BUCKETS[-1] and capability >= 100:
+        return _LARGE_BATCH_SM100
     if weight_bytes == 1:
         return _8_BITS
-    if bucket < BUCKETS[-1]:
-        return _SMALL_BATCH
-    return _LARGE_BATCH if capability < 100 else _LARGE_BATCH_SM100
+    return _SMALL_BATCH if bucket < BUCKETS[-1] else _LARGE_BATCH
 
 
 def scratch_size(batch: int, draft_rows: int) -> int:
