@@ -10,7 +10,7 @@ PARALLEL ?= -n logical --maxprocesses 4 --dist worksteal
 # CUDA builds of torch bring Triton; with the CPU build it interprets and compiles kernels in tests.
 DEV := hypothesis pytest pytest-xdist ray transformers 'triton; sys_platform == "linux"'
 
-.PHONY: demo test check lint wheel-test vllm-test clean
+.PHONY: demo test check lint kernels-test wheel-test vllm-test clean
 
 $(VENV)/demo.stamp: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 …")'
@@ -34,6 +34,10 @@ lint: $(VENV)/dev.stamp
 	$(BIN)/mypy
 
 check: lint test
+
+# The kernels compiled with the oldest supported, the pinned and the newest Triton: a table.
+kernels-test: $(VENV)/dev.stamp
+	$(BIN)/python tests/helpers/kernelversions.py
 
 # The tests again, against the built wheel instead of the working tree.
 wheel-test: $(VENV)/dev.stamp

@@ -113,8 +113,8 @@ def run_here(way: str, folder: Path) -> None:
     before, start = peak(), time.perf_counter()
     rows = work()
     seconds, highest = time.perf_counter() - start, peak()
-    told = {"seconds": seconds, "peak": highest, "over": highest - before, "rows": digest(rows)}
-    print(json.dumps(told))
+    result = {"seconds": seconds, "peak": highest, "over": highest - before, "rows": digest(rows)}
+    print(json.dumps(result))
 
 
 def reset_peak() -> None:
@@ -137,8 +137,8 @@ def run(way: str, folder: Path, cold: bool) -> dict[str, Any]:
         drop(path)
     arguments = [sys.executable, __file__, "--run", way, "--folder", str(folder)]
     done = subprocess.run(arguments, stdout=subprocess.PIPE, check=True)
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
 def report(results: dict[str, list[dict[str, Any]]], head_bytes: int) -> None:
@@ -158,8 +158,8 @@ def report(results: dict[str, list[dict[str, Any]]], head_bytes: int) -> None:
     for key, wanted in WANTED.items():
         got = ours[key] / median(results[FULL], key)
         verdict = "met" if got <= wanted else "missed"
-        told = "peak memory over imports" if key == "over" else key
-        print(f"{told}, ours / full head: {got:.2f}, wanted ≤ {wanted}: {verdict}")
+        label = "peak memory over imports" if key == "over" else key
+        print(f"{label}, ours / full head: {got:.2f}, wanted ≤ {wanted}: {verdict}")
 
 
 def median(runs: list[dict[str, Any]], key: str) -> float:

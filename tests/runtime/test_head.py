@@ -40,14 +40,14 @@ def test_r1_every_id_kept_is_still_a_copy() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("how", ["transposed", "sliced", "every other"])
-def test_r2_non_contiguous_weight(how: str, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("layout", ["transposed", "sliced", "every other"])
+def test_r2_non_contiguous_weight(layout: str, dtype: torch.dtype) -> None:
     plain = numbers(100, 24, dtype=dtype, seed=1)
     weight = {
         "transposed": plain.t().contiguous().t(),
         "sliced": torch.cat([plain, plain], 1)[:, :24],
         "every other": plain.repeat_interleave(2, 0)[::2],
-    }[how]
+    }[layout]
     assert not weight.is_contiguous()
     vocab = vocab_of(40, 100)
     pruned = prune_lm_head(weight, vocab)
@@ -55,7 +55,7 @@ def test_r2_non_contiguous_weight(how: str, dtype: torch.dtype) -> None:
     assert torch.equal(pruned.weight, plain[torch.from_numpy(vocab.target_ids)])
 
 
-def test_r6_another_dtype_or_device_is_refused_in_words() -> None:
+def test_r6_another_dtype_or_device_is_refused() -> None:
     head = head_of()
     with pytest.raises(HeadError, match=r"bfloat16, the head of torch.float32; expected one dtype"):
         GreedySampler(head)(numbers(2, 24, dtype=torch.bfloat16))
@@ -96,14 +96,14 @@ def test_r9_packed_and_block_wise_heads_are_refused(dtype: torch.dtype) -> None:
 def test_r10_refresh_is_pruning_again_in_place() -> None:
     vocab = vocab_of(40, 100)
     head = prune_lm_head(linear(), vocab)
-    places = [part.data_ptr() for part in (head.weight, head.bias) if part is not None]
+    addresses = [part.data_ptr() for part in (head.weight, head.bias) if part is not None]
     new = linear(seed=9)
     head.refresh(new)
     again = prune_lm_head(new, vocab)
     assert torch.equal(head.weight, again.weight)
     assert head.bias is not None and again.bias is not None
     assert torch.equal(head.bias, again.bias)
-    assert places == [head.weight.data_ptr(), head.bias.data_ptr()]
+    assert addresses == [head.weight.data_ptr(), head.bias.data_ptr()]
 
 
 def test_r10_refresh_refuses_what_does_not_fit_and_changes_nothing() -> None:

@@ -29,7 +29,7 @@ import triton.language as tl  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 from vocabfreq.runtime import kernels, launch, packed_keys, reference  # noqa: E402
-from vocabfreq.runtime.reference import Draw, allowed  # noqa: E402
+from vocabfreq.runtime.reference import SampleParams, unpack_bitmask  # noqa: E402
 
 # The interpreter computes with numpy, which warns of infinities that a GPU passes over.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -68,10 +68,10 @@ def grammar(batch: int, ids: Tensor, share: float) -> Tensor:
     return values.to(torch.int32)
 
 
-def draw(batch: int, device: str, temperature: float, **shape: float) -> Draw:
+def params(batch: int, device: str, temperature: float, **shape: float) -> SampleParams:
     seed, step = torch.tensor([-(2**40) - 77]), torch.tensor([2**33 + 5])
-    heat = torch.full((batch,), temperature)
-    return Draw(heat.to(device), seed.to(device), step.to(device), **shape)
+    temperatures = torch.full((batch,), temperature)
+    return SampleParams(temperatures.to(device), seed.to(device), step.to(device), **shape)
 
 
 def head_is_right(hidden: Tensor, weight: Tensor, ids: Tensor | None, **options: Tensor) -> None:
@@ -80,7 +80,7 @@ def head_is_right(hidden: Tensor, weight: Tensor, ids: Tensor | None, **options:
     assert launch.greedy(hidden, weight, ids, **options).equal(wanted)
     out, scratch = poisoned(hidden, len(weight))
     assert launch.greedy(hidden, weight, ids, **options, out=out, scratch=scratch) is out
-    assert out.equal(packed_keys.ids_of(wanted))
+    assert out.equal(packed_keys.unpack_ids(wanted))
 
 
 def logits_are_right(logits: Tensor, ids: Tensor | None, bitmask: Tensor | None = None) -> None:
@@ -88,7 +88,7 @@ def logits_are_right(logits: Tensor, ids: Tensor | None, bitmask: Tensor | None 
     assert launch.greedy_logits(logits, ids, bitmask).equal(wanted)
     out, scratch = poisoned(logits, logits.shape[1])
     assert launch.greedy_logits(logits, ids, bitmask, out=out, scratch=scratch) is out
-    assert out.equal(packed_keys.ids_of(wanted))
+    assert out.equal(packed_keys.unpack_ids(wanted))
 
 
 def poisoned(like: Tensor, rows: int) -> tuple[Tensor, Tensor]:
@@ -126,7 +126,7 @@ def test_r5_an_empty_batch(device: str) -> None:
     hidden, weight, ids = ints(0, 8).to(device), ints(7, 8).to(device), shuffled(7).to(device)
     head_is_right(hidden, weight, ids)
     logits_are_right(ints(0, 7).to(device), ids)
-    drawn = launch.sample(hidden, weight, ids, draw(0, device, 1.0))
+    drawn = launch.sample(hidden, weight, ids, params(0, device, 1.0))
     assert [len(part) for part in drawn] == [0, 0, 0]
 
 
@@ -180,7 +180,7 @@ def test_r11_a_grammar_that_allows_some_none_or_all(device: str, share: float) -
     head_is_right(ints(3, 40).to(device), ints(70, 40).to(device), ids.to(device), bitmask=bitmask)
     logits_are_right(ints(3, 70).to(device), ids.to(device), bitmask)
     drawn = launch.sample_logits(
-        ints(3, 70).to(device), ids.to(device), draw(3, device, 1.0), bitmask
+        ints(3, 70).to(device), ids.to(device), params(3, device, 1.0), bitmask
     )
     if not share:
         assert (drawn.keys == packed_keys.NOTHING).all()
@@ -190,7 +190,7 @@ def test_r11_a_grammar_that_allows_some_none_or_all(device: str, share: float) -
 def test_r11_an_allowed_minus_infinity_beats_a_forbidden_number(device: str) -> None:
     logits = torch.tensor([[5.0, -INF, NAN]], device=device)
     bitmask = torch.tensor([[0b110]], dtype=torch.int32, device=device)
-    assert packed_keys.ids_of(launch.greedy_logits(logits, None, bitmask)).tolist() == [1]
+    assert packed_keys.unpack_ids(launch.greedy_logits(logits, None, bitmask)).tolist() == [1]
 
 
 def special(device: str) -> Tensor:
@@ -203,15 +203,15 @@ def special(device: str) -> Tensor:
 def test_r4_rows_of_nan_and_infinities(device: str) -> None:
     ids = torch.arange(100, 170, device=device)
     key = launch.greedy_logits(special(device), ids)
-    assert packed_keys.ids_of(key).tolist() == [100, 100, 100, 150]
+    assert packed_keys.unpack_ids(key).tolist() == [100, 100, 100, 150]
     logits_are_right(special(device), ids)
     for shape in ({}, {"soft_cap": 30.0}):
         for temperature in (0.0, 1.0):
-            how = draw(4, device, temperature, **shape)
-            found = launch.sample_logits(special(device), ids, how)
-            wanted = reference.sample_logits(special(device), ids, how)
+            sampling = params(4, device, temperature, **shape)
+            found = launch.sample_logits(special(device), ids, sampling)
+            wanted = reference.sample_logits(special(device), ids, sampling)
             assert found.keys[:2].equal(wanted.keys[:2]) and found.keys[3] == wanted.keys[3]
-            assert packed_keys.ids_of(found.keys).equal(packed_keys.ids_of(wanted.keys))
+            assert packed_keys.unpack_ids(found.keys).equal(packed_keys.unpack_ids(wanted.keys))
             torch.testing.assert_close(found.logits, wanted.logits)
             torch.testing.assert_close(found.logsumexp, wanted.logsumexp)
 
@@ -220,21 +220,21 @@ def test_r4_a_head_whose_products_are_nan(device: str) -> None:
     bias = torch.tensor([NAN, -INF, NAN, -INF], device=device)
     ids = torch.tensor([9, 4, 7, 5], device=device)
     key = launch.greedy(ints(2, 16).to(device), ints(4, 16).to(device), ids, bias)
-    assert packed_keys.ids_of(key).tolist() == [4, 4]
+    assert packed_keys.unpack_ids(key).tolist() == [4, 4]
 
 
 def test_r3_a_tie_goes_to_the_lowest_target_id(device: str) -> None:
     hidden, weight = torch.ones(20, 16, device=device), torch.ones(200, 16, device=device)
     ids = shuffled(200).to(device)
     for key in (launch.greedy(hidden, weight, ids), launch.greedy_logits(hidden @ weight.T, ids)):
-        assert (packed_keys.ids_of(key) == ids.min()).all()
+        assert (packed_keys.unpack_ids(key) == ids.min()).all()
 
 
 def test_r12_the_zeros_tie(device: str) -> None:
     logits = torch.tensor([[-0.0, 0.0], [0.0, -0.0], [-1.0, -0.0]], device=device)
-    assert packed_keys.ids_of(launch.greedy_logits(logits, None)).tolist() == [0, 0, 1]
+    assert packed_keys.unpack_ids(launch.greedy_logits(logits, None)).tolist() == [0, 0, 1]
     swapped = torch.tensor([8, 3], device=device)
-    assert packed_keys.ids_of(launch.greedy_logits(logits, swapped)).tolist() == [3, 3, 3]
+    assert packed_keys.unpack_ids(launch.greedy_logits(logits, swapped)).tolist() == [3, 3, 3]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -242,7 +242,7 @@ def test_random_numbers_within_the_rounding_bound(device: str, dtype: torch.dtyp
     generator = torch.Generator().manual_seed(7)
     hidden = torch.randn(17, 200, generator=generator).to(device, dtype)
     weight = torch.randn(130, 200, generator=generator).to(device, dtype)
-    chosen = packed_keys.ids_of(launch.greedy(hidden, weight, None))
+    chosen = packed_keys.unpack_ids(launch.greedy(hidden, weight, None))
     exact = hidden.double() @ weight.double().T
     bound = 200 * 2.0**-23 * (hidden.double().abs() @ weight.double().abs().T).amax(1)
     lost = exact.amax(1) - exact.gather(1, chosen[:, None])[:, 0]
@@ -270,9 +270,9 @@ def test_philox_words_are_bit_equal(device: str, seed: int, step: int) -> None:
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_sampling_at_temperature_0_is_greedy(device: str, dtype: torch.dtype) -> None:
     hidden, weight = ints(5, 40).to(device, dtype), ints(70, 40, seed=3).to(device, dtype)
-    ids, how = shuffled(70).to(device), draw(5, device, 0.0)
-    found = launch.sample(hidden, weight, ids, how)
-    wanted = reference.sample(hidden, weight, ids, how)
+    ids, sampling = shuffled(70).to(device), params(5, device, 0.0)
+    found = launch.sample(hidden, weight, ids, sampling)
+    wanted = reference.sample(hidden, weight, ids, sampling)
     assert found.keys.equal(wanted.keys) and found.keys.equal(reference.greedy(hidden, weight, ids))
     assert found.logits.equal(wanted.logits)
     torch.testing.assert_close(found.logsumexp, wanted.logsumexp)
@@ -286,37 +286,39 @@ def test_samples_are_the_references(device: str, batch: int, shape: dict[str, fl
     weight = torch.randn(70, 40, generator=generator).to(device)
     ids = shuffled(70)
     bitmask = grammar(batch, ids, 0.7).to(device) if shape else None
-    how = draw(batch, device, 0.8, **shape)
-    wanted = reference.sample(hidden, weight, ids.to(device), how, bitmask=bitmask)
+    sampling = params(batch, device, 0.8, **shape)
+    wanted = reference.sample(hidden, weight, ids.to(device), sampling, bitmask=bitmask)
     logits = reference.head_logits(hidden, weight)
     for found in (
-        launch.sample(hidden, weight, ids.to(device), how, bitmask=bitmask),
-        launch.sample_logits(logits, ids.to(device), how, bitmask),
+        launch.sample(hidden, weight, ids.to(device), sampling, bitmask=bitmask),
+        launch.sample_logits(logits, ids.to(device), sampling, bitmask),
     ):
-        noisy, best = packed_keys.values_of(found.keys), packed_keys.values_of(wanted.keys)
+        noisy, best = packed_keys.unpack_values(found.keys), packed_keys.unpack_values(wanted.keys)
         torch.testing.assert_close(noisy, best, rtol=0, atol=1e-4)
         same = found.keys == wanted.keys
-        same |= packed_keys.ids_of(found.keys) == packed_keys.ids_of(wanted.keys)
+        same |= packed_keys.unpack_ids(found.keys) == packed_keys.unpack_ids(wanted.keys)
         assert same.float().mean() > 0.9
         torch.testing.assert_close(found.logits[same], wanted.logits[same], rtol=0, atol=1e-4)
-        exact = cooled(logits, how, ids.to(device), bitmask).logsumexp(1).float()
+        exact = tempered(logits, sampling, ids.to(device), bitmask).logsumexp(1).float()
         torch.testing.assert_close(found.logsumexp, exact, rtol=0, atol=1e-4)
 
 
-def cooled(logits: Tensor, how: Draw, ids: Tensor, bitmask: Tensor | None) -> Tensor:
+def tempered(logits: Tensor, sampling: SampleParams, ids: Tensor, bitmask: Tensor | None) -> Tensor:
     """Logits over the temperature in float64."""
-    values = logits.double() * how.logit_scale
-    if how.soft_cap:
-        values = how.soft_cap * (values / how.soft_cap).tanh()
-    values = values / how.temperature[:, None].double()
-    return values if bitmask is None else values.masked_fill(~allowed(bitmask, ids), -INF)
+    values = logits.double() * sampling.logit_scale
+    if sampling.soft_cap:
+        values = sampling.soft_cap * (values / sampling.soft_cap).tanh()
+    values = values / sampling.temperature[:, None].double()
+    mask = unpack_bitmask(bitmask, ids)
+    return values if mask is None else values.masked_fill(~mask, -INF)
 
 
 CONFIGS = [
     (bucket, config, sizes)
     for sizes in ((2, 2), (2, 1), (4, 4))
     for bucket in launch.BUCKETS
-    for config in launch.configs(bucket, *sizes)
+    for capability in (90, 100)
+    for config in launch.configs(bucket, *sizes, capability)
 ]
 
 
@@ -334,18 +336,30 @@ def test_every_configuration_gives_the_same(
     meta = {"BLOCK_K": config.block_k, "BLOCK_H": config.block_h}
     if GPU:
         meta |= {"num_warps": config.num_warps, "num_stages": config.num_stages}
-    monkeypatch.setattr(launch, "_kernel", lambda: kernels.head_kernel)
-    monkeypatch.setattr(launch, "_blocks", lambda: meta)
+    monkeypatch.setattr(launch, "_head_kernel", lambda: (kernels.head_kernel, meta))
     assert launch.greedy(hidden, weight, ids).equal(reference.greedy(hidden, weight, ids))
 
 
+@pytest.mark.parametrize("capability", [80, 90, 100])
 @pytest.mark.parametrize("bucket", launch.BUCKETS)
 @pytest.mark.parametrize("dtype", [torch.int8, torch.bfloat16, torch.float32], ids=str)
-def test_a_card_times_the_configurations_of_its_bucket(bucket: int, dtype: torch.dtype) -> None:
+def test_a_card_times_the_configurations_of_its_bucket(
+    bucket: int, dtype: torch.dtype, capability: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "_capability", lambda _: capability)
     tensors = {"hidden": ints(1).bfloat16(), "weight": ints(1).to(dtype)}
-    every = list(launch.every_config())
-    wanted = launch.configs(bucket, 2, dtype.itemsize)
+    every = list(launch.ALL_CONFIGS)
+    wanted = launch.configs(bucket, 2, dtype.itemsize, capability)
     assert set(launch._fitting(every, tensors, BLOCK_B=bucket)) == set(wanted)
+    assert wanted
+
+
+def test_large_batches_have_other_blocks_from_sm_100_on() -> None:
+    """Other blocks for 64 batch rows spill registers there, with some versions of Triton."""
+    lists = [launch.configs(64, 2, 2, capability) for capability in (80, 90, 100, 120)]
+    assert lists[0] == lists[1] and lists[2] == lists[3]
+    assert {config.block_k for config in lists[2]} == {64}
+    assert launch.configs(64, 2, 1, 100) == lists[2]
 
 
 @pytest.mark.parametrize("batch", [0, 1, 63, 70])

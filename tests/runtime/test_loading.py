@@ -85,7 +85,7 @@ def test_r9_scales_and_bias_come_along(tmp_path: Path) -> None:
     assert torch.equal(found(hidden), (wanted + tensors["lm_head.bias"])[:, ids])
 
 
-def test_r9_what_goes_with_rows_and_is_not_known_is_refused(tmp_path: Path) -> None:
+def test_r9_unknown_tensors_beside_the_rows_are_refused(tmp_path: Path) -> None:
     tensors = {
         "lm_head.weight": head(torch.int8),
         "lm_head.weight_scale": torch.ones(ROWS, 1),
@@ -124,7 +124,7 @@ def test_only_the_rows_that_are_kept_are_read(
 
 
 def test_the_shape_of_logits_comes_from_the_config(tmp_path: Path) -> None:
-    told = {"final_logit_softcapping": 30.0, "logits_scaling": 8}
-    path = folder_of(tmp_path / "m", {"lm_head.weight": head()}, text_config=told)
+    logits_config = {"final_logit_softcapping": 30.0, "logits_scaling": 8}
+    path = folder_of(tmp_path / "m", {"lm_head.weight": head()}, text_config=logits_config)
     assert load_pruned_head(path, vocab_of(40, ROWS)).shape == Shape(0.125, 30.0)
     assert load_pruned_head(path, vocab_of(40, ROWS), shape=Shape()).shape == Shape()

@@ -25,10 +25,10 @@ def gauss(*shape: int, seed: int) -> Tensor:
 
 
 class Drafts(NamedTuple):
-    """Ids, int64 [B], and the distributions that they are said to come from, doubles [B, V]."""
+    """Ids, int64 [B], and the distributions that they are claimed to come from, doubles [B, V]."""
 
     ids: Tensor
-    said: Tensor
+    distributions: Tensor
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ class Drafter:
         states: hidden states by the last token.
         head: of the drafter.
         heat: temperature of the draws; 0 drafts greedily.
-        told: temperature of the distributions that are handed over.
+        claimed: temperature of the distributions that are handed over.
         full: rows [V, H] of the whole head; given, distributions over all ids are handed over.
     """
 
     states: Tensor
     head: PrunedHead
     heat: float = HEAT
-    told: float = HEAT
+    claimed: float = HEAT
     full: Tensor | None = None
 
     def __call__(self, last: Tensor, step: int) -> Drafts:
@@ -56,10 +56,12 @@ class Drafter:
         else:
             ids = GreedySampler(self.head)(hidden)
         if self.full is not None:
-            return Drafts(ids, ((hidden @ self.full.T).double() / self.told).softmax(1))
-        said = torch.zeros(len(last), V, dtype=torch.float64)
-        said[:, self.head.target_ids] = distribution(self.head, hidden, self.told).double()
-        return Drafts(ids, said)
+            return Drafts(ids, ((hidden @ self.full.T).double() / self.claimed).softmax(1))
+        distributions = torch.zeros(len(last), V, dtype=torch.float64)
+        distributions[:, self.head.target_ids] = distribution(
+            self.head, hidden, self.claimed
+        ).double()
+        return Drafts(ids, distributions)
 
 
 @dataclass(frozen=True)
@@ -100,12 +102,18 @@ def generate(target: Tensor, drafter: Drafter, *, residual: bool = True) -> Outp
     step = taken = drafted = 0
     while len(rows := (ends < LENGTH).nonzero()[:, 0]):
         tokens = [text[rows, ends[rows]]]
-        said: list[Tensor] = []
+        distributions: list[Tensor] = []
         for _ in range(DEPTH):
             drafts = drafter(tokens[-1], step)
-            tokens, said, step = [*tokens, drafts.ids], [*said, drafts.said], step + 1
+            tokens, distributions, step = (
+                [*tokens, drafts.ids],
+                [*distributions, drafts.distributions],
+                step + 1,
+            )
         seen = torch.stack(tokens, 1)
-        out = verified(target[seen], torch.stack(said, 1), seen[:, 1:], noise, residual=residual)
+        out = verified(
+            target[seen], torch.stack(distributions, 1), seen[:, 1:], noise, residual=residual
+        )
         for place in range(DEPTH + 1):
             there = out[:, place] >= 0
             text[rows[there], ends[rows[there]] + 1 + place] = out[there, place]
@@ -119,7 +127,7 @@ def generate(target: Tensor, drafter: Drafter, *, residual: bool = True) -> Outp
 @pytest.mark.parametrize("heat", [HEAT, 0.5, 1.5, 0.0])
 def test_outputs_are_distributed_as_the_targets(pair: Pair, heat: float) -> None:
     """The draft's temperature is its own affair; at 0 its distribution is one id."""
-    outputs = generate(pair.target, replace(pair.drafter, heat=heat, told=heat))
+    outputs = generate(pair.target, replace(pair.drafter, heat=heat, claimed=heat))
     assert fit(outputs.counts, pair.chances) > LIKELY
     assert 0.05 < outputs.accepted < 0.9
 
@@ -140,7 +148,7 @@ def test_ids_that_are_not_kept_come_out_as_often_as_they_should(pair: Pair) -> N
 def test_a_broken_rule_is_found(pair: Pair, fault: str) -> None:
     drafter = {
         "no residual": pair.drafter,
-        "temperature": replace(pair.drafter, told=1.0),
+        "temperature": replace(pair.drafter, claimed=1.0),
         "full head": replace(pair.drafter, full=pair.rows),
         "greedy": replace(pair.drafter, heat=0.0),
     }[fault]

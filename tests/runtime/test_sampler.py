@@ -7,8 +7,7 @@ from heads import DTYPES, INF, NAN, bitmask_of, by_definition, head_of, numbers,
 from vocabfreq import DraftVocab
 from vocabfreq.errors import HeadError
 from vocabfreq.runtime import GreedySampler, PrunedHead, draft_chain, prune_lm_head, reference
-from vocabfreq.runtime.packed_keys import ids_of
-from vocabfreq.runtime.sampler import parts_of
+from vocabfreq.runtime.packed_keys import unpack_ids
 
 POISON = -77
 
@@ -31,7 +30,7 @@ def test_r3_r5_equal_to_the_loop(
     assert sampler(hidden, out=out) is out
     assert out.tolist() == wanted
     assert sampler(hidden).tolist() == wanted
-    assert ids_of(reference.greedy(hidden, *parts_of(head))).tolist() == wanted
+    assert unpack_ids(reference.greedy(hidden, *head.tensors)).tolist() == wanted
     out = poisoned(batch)
     assert sampler.of_logits(head(hidden), out=out).tolist() == wanted
 
@@ -47,7 +46,7 @@ def test_r5_a_thousand_rows_and_an_odd_number_of_ids() -> None:
 def test_r3_reference_takes_the_lowest_target_id_of_unsorted_ones() -> None:
     ids = torch.tensor([9, 2, 7, 4])
     logits = torch.tensor([[1.0, 1.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0], [0.0, 1.0, 3.0, 3.0]])
-    assert ids_of(reference.greedy_logits(logits, ids)).tolist() == [2, 2, 4]
+    assert unpack_ids(reference.greedy_logits(logits, ids)).tolist() == [2, 2, 4]
 
 
 @pytest.mark.parametrize("batch", [1, 8])
@@ -65,7 +64,7 @@ def test_r4_nan_and_infinities(dtype: torch.dtype, batch: int) -> None:
     logits = torch.tensor(rows, dtype=dtype).repeat(batch, 1)
     wanted = [ids[0], ids[0], ids[0], ids[3], ids[4]] * batch
     assert GreedySampler(head).of_logits(logits).tolist() == wanted
-    assert ids_of(reference.greedy_logits(logits, head.target_ids)).tolist() == wanted
+    assert unpack_ids(reference.greedy_logits(logits, head.target_ids)).tolist() == wanted
 
 
 @pytest.mark.parametrize("batch", [1, 9])
@@ -81,7 +80,7 @@ def test_r12_minus_zero_ties_zero(dtype: torch.dtype) -> None:
     ids = head.vocab.target_ids.tolist()
     logits = torch.tensor([[-1.0, -0.0, 0.0], [-1.0, 0.0, -0.0], [-0.0, 0.0, -1.0]], dtype=dtype)
     assert GreedySampler(head).of_logits(logits).tolist() == [ids[1], ids[1], ids[0]]
-    assert ids_of(reference.greedy_logits(logits, head.target_ids)).tolist() == [
+    assert unpack_ids(reference.greedy_logits(logits, head.target_ids)).tolist() == [
         ids[1],
         ids[1],
         ids[0],
@@ -161,11 +160,11 @@ def test_torch_compile_traces_in_one_graph_and_agrees() -> None:
 
 
 def test_custom_ops_are_registered_as_torch_wants_them() -> None:
-    from vocabfreq.runtime import custom_ops
+    from vocabfreq.runtime.dispatch import greedy_op
 
     head, hidden = head_of(), numbers(3, 24)
-    args = (hidden, *parts_of(head), None, False, False, poisoned(3))
-    result = torch.library.opcheck(custom_ops.greedy, args, raise_exception=False)
+    args = (hidden, *head.tensors, None, False, False, poisoned(3))
+    result = torch.library.opcheck(greedy_op, args, raise_exception=False)
     assert set(result.values()) == {"SUCCESS"}, result
 
 
@@ -180,7 +179,7 @@ def test_custom_ops_are_registered_as_torch_wants_them() -> None:
         ({"bitmask": torch.empty(2, 4, dtype=torch.int32)}, r"expected torch.int32 \[3, 4\]"),
     ],
 )
-def test_what_does_not_fit_is_refused(given: dict[str, torch.Tensor], match: str) -> None:
+def test_arguments_that_do_not_fit_are_refused(given: dict[str, torch.Tensor], match: str) -> None:
     with pytest.raises(HeadError, match=match):
         GreedySampler(head_of())(numbers(3, 24), **given)
 

@@ -1,9 +1,15 @@
-"""The pruned head in memory: build it, draft with it. Needs torch (`vocabfreq[runtime]`).
+"""The pruned head in memory: build it and draft with it. Needs torch (`vocabfreq[runtime]`).
 
 >>> from vocabfreq.runtime import GreedySampler, prune_lm_head
 >>> head = prune_lm_head(model.lm_head, "org/llama3-vocab-freq", size=32_768)
 >>> sampler = GreedySampler(head)
 >>> sampler(hidden)  # [B, H] → target ids [B]
+
+An lm_head in memory (`head`), on disk or on the Hub (`loading`), or in shards over ranks
+(`tensor_parallel`) becomes a `PrunedHead`. Hidden states and a head become target ids: the most
+likely ones (`sampler`) or drawn ones (`sampling`). `reference` defines the results, `packed_keys`
+the tie rule; `dispatch` chooses between Triton (`launch`, `kernels`) and torch (`torch_path`).
+Which ids to keep, reading other tools' files and replacing heads in vLLM belong to other rooms.
 """
 
 from vocabfreq.errors import require

@@ -1,21 +1,17 @@
-"""PrunedHead: the kept rows of a head, in memory of their own, and which target ids they are.
+"""`PrunedHead`: the kept rows of an lm_head, in memory of their own, with their target ids.
 
     >>> head = prune_lm_head(model.lm_head, "org/llama3-vocab-freq", size=32_768)
     >>> head
     PrunedHead(K=32,768 of V=128,256, H=4,096, torch.bfloat16)
 
-Row `i` is the draft id `i`; `target_ids[i]` is the target id, ascending. Nothing here ever writes
-into the head that the rows came from.
-
-`prune_lm_head`: the kept rows of a head that is in memory.
-
->>> head = prune_lm_head(model.lm_head, "vocab_freq.safetensors", size=32_768)
+Row `i` is the draft id `i`; `target_ids[i]` is its target id, ascending. The head that the rows
+came from is never written to.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,9 +19,9 @@ from torch import Tensor, nn
 from vocabfreq.errors import HeadError
 from vocabfreq.formats.reading import VocabLike, load_vocab
 from vocabfreq.frequencies.draft_vocab import DraftVocab
-from vocabfreq.runtime import checks
-from vocabfreq.runtime.checks import Rows
-from vocabfreq.runtime.reference import head_logits, shaped
+from vocabfreq.runtime.checks import check_head, check_hidden, check_weight_dtype
+from vocabfreq.runtime.dispatch import HeadTensors
+from vocabfreq.runtime.reference import head_logits, scale_and_cap
 from vocabfreq.runtime.torch_path import draft_logits
 
 
@@ -42,7 +38,7 @@ class Shape:
     soft_cap: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuses what would turn the order of logits around.
+        """Refuses what would change the order of logits.
 
         Raises:
             HeadError: a scale that is not positive, or a negative cap.
@@ -83,9 +79,9 @@ class PrunedHead(nn.Module):
         bias: Tensor | None = None,
         scale: Tensor | None = None,
         shape: Shape | None = None,
-        part: tuple[int, int] | None = None,
+        shard: tuple[int, int] | None = None,
     ) -> None:
-        """Takes over rows that are already picked, in the order of draft ids, without a copy.
+        """Takes over rows in the order of draft ids, without a copy.
 
         Args:
             weight: [K, H], or the rows of one shard.
@@ -93,25 +89,28 @@ class PrunedHead(nn.Module):
             bias: [K].
             scale: [K].
             shape: logit scale and soft cap.
-            part: of a shard, the draft id of its first row and how many it has.
+            shard: draft id of the first row and number of rows; None for the whole head.
 
         Raises:
             HeadError: shapes, dtypes or devices that do not fit together.
         """
         super().__init__()
-        self.first, count = part or (0, len(vocab))
-        checks.rows_of_head(weight, bias, scale, count)
+        self.first, count = shard or (0, len(vocab))
+        check_head(weight, bias, scale, count)
         self.vocab, self.rows, self.shape = vocab, vocab.rows, shape or Shape()
         self.weight = nn.Parameter(weight.contiguous(), requires_grad=False)
         self.register_buffer("bias", None if bias is None else bias.contiguous())
         self.register_buffer("scale", None if scale is None else scale.contiguous())
-        self.register_buffer("target_ids", self._map(count))
+        target_ids = None
+        if not vocab.is_identity or count != len(vocab):
+            ids = vocab.target_ids[self.first : self.first + count]
+            target_ids = torch.from_numpy(ids.copy()).to(weight.device)
+        self.register_buffer("target_ids", target_ids)
 
-    def _map(self, count: int) -> Tensor | None:
-        if self.vocab.is_identity and count == len(self.vocab):
-            return None
-        part = self.vocab.target_ids[self.first : self.first + count]
-        return torch.from_numpy(part.copy()).to(self.weight.device)
+    @property
+    def tensors(self) -> HeadTensors:
+        """Weight, target ids, bias and scale, in the order in which kernels take them."""
+        return HeadTensors(self.weight, self.target_ids, self.bias, self.scale)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Draft logits as the model means them, scaled and capped; hidden may want a gradient.
@@ -125,15 +124,14 @@ class PrunedHead(nn.Module):
         Raises:
             HeadError: hidden does not fit.
         """
-        checks.hidden_of(self, hidden)
-        if torch.is_grad_enabled() and hidden.requires_grad:
-            logits = head_logits(hidden, self.weight, self.bias, self.scale)
-        else:
-            logits = draft_logits(hidden, self.weight, self.bias, self.scale)
-        return shaped(logits, self.shape.logit_scale, self.shape.soft_cap)
+        check_hidden(hidden, self.weight)
+        needs_gradient = torch.is_grad_enabled() and hidden.requires_grad
+        product = head_logits if needs_gradient else draft_logits
+        logits = product(hidden, self.weight, self.bias, self.scale)
+        return scale_and_cap(logits, self.shape.logit_scale, self.shape.soft_cap)
 
     @torch.no_grad()
-    def refresh(self, lm_head: "Tensor | nn.Module", scale: Tensor | None = None) -> None:
+    def refresh(self, lm_head: Tensor | nn.Module, scale: Tensor | None = None) -> None:
         """Copies the rows of new weights in place; addresses stay, so CUDA graphs stay valid.
 
         Args:
@@ -143,10 +141,11 @@ class PrunedHead(nn.Module):
         Raises:
             HeadError: the new head does not fit; nothing has been changed.
         """
-        part = self.first, len(self.weight)
-        picked = rows_of(lm_head, self.vocab, scale=scale, part=part)
-        checks.same_kind(self, picked)
-        for name, new in picked._asdict().items():
+        shard = self.first, len(self.weight)
+        rows = select_rows(lm_head, self.vocab, scale=scale, shard=shard)._asdict()
+        for name, new in rows.items():
+            _check_same_kind(name, getattr(self, name), new)
+        for name, new in rows.items():
             if new is not None:
                 getattr(self, name).copy_(new)
 
@@ -158,16 +157,15 @@ class PrunedHead(nn.Module):
         return self
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *others: Any) -> None:
-        """Refuses rows of other ids: `vocab` would not know of them.
+        """Refuses a state of other ids, which `vocab` would not describe.
 
         Raises:
-            HeadError: the map in the state is not that of this head.
+            HeadError: the target ids in the state are not those of this head.
         """
-        theirs = state.get(f"{prefix}target_ids")
-        mine = self.target_ids
-        if theirs is not None and (mine is None or not torch.equal(theirs.cpu(), mine.cpu())):
+        new, own = state.get(f"{prefix}target_ids"), self.target_ids
+        if new is not None and (own is None or not torch.equal(new.cpu(), own.cpu())):
             raise HeadError(
-                f"a state of {len(theirs):,} rows of other ids",
+                f"a state of {len(new):,} rows of other ids",
                 expected="the ids that this head was pruned to",
                 hint="prune a head to the same vocabulary before loading",
             )
@@ -179,6 +177,23 @@ class PrunedHead(nn.Module):
         return f"K={count:,} of V={self.rows:,}, H={hidden:,}, {self.weight.dtype}"
 
 
+def _check_same_kind(name: str, old: Tensor | None, new: Tensor | None) -> None:
+    """Checks that a new tensor can replace an old one in place.
+
+    Raises:
+        HeadError: one is missing, or shape or dtype differ.
+    """
+    if (old is None) != (new is None):
+        has, lacks = ("the old", "the new") if new is None else ("the new", "the old")
+        raise HeadError(f"{has} head has a {name}, {lacks} has none", expected="the same parts")
+    if old is not None and new is not None and (old.shape, old.dtype) != (new.shape, new.dtype):
+        raise HeadError(
+            f"a new {name} {new.dtype} {list(new.shape)}",
+            expected=f"{old.dtype} {list(old.shape)}, as it was pruned",
+            hint="prune the new head instead (prune_lm_head)",
+        )
+
+
 @torch.inference_mode(False)  # else new weights could not be copied in outside of that mode
 @torch.no_grad()
 def prune_lm_head(
@@ -187,7 +202,7 @@ def prune_lm_head(
     *,
     scale: Tensor | None = None,
     shape: Shape | None = None,
-    **wish: Any,
+    **selection: Any,
 ) -> PrunedHead:
     """Copies the kept rows of a head; the head itself is not changed, tied or not.
 
@@ -198,62 +213,49 @@ def prune_lm_head(
             either.
         scale: [rows] or [rows, 1], of a head that is quantised by rows.
         shape: logit scale and soft cap of the model.
-        **wish: how a table selects: `size`, `coverage`, `pins` …, as in `FrequencyTable.select`.
+        **selection: of a table, `size`, `coverage`, `pins` …, as in `FrequencyTable.select`.
 
     Returns:
         The pruned head, on the device and of the dtype of the head.
 
     Raises:
         HeadError: the head cannot be taken apart by rows, or lacks rows that are kept.
-        SelectionError: the wish cannot be met.
+        SelectionError: the selection is impossible.
         FileFormatError: the file does not hold what its format promises.
     """
-    weight = _parts(lm_head)[0]
-    chosen = load_vocab(vocab, wish, weight.shape[0])
-    rows = rows_of(lm_head, chosen, scale=scale)
+    chosen = load_vocab(vocab, selection, len(_weight_and_bias(lm_head)[0]))
+    rows = select_rows(lm_head, chosen, scale=scale)
     return PrunedHead(rows.weight, chosen, bias=rows.bias, scale=rows.scale, shape=shape)
 
 
-def rows_of(
+class HeadRows(NamedTuple):
+    """Rows of a head: weight [K, H], bias [K] or None, scale [K] or None."""
+
+    weight: Tensor
+    bias: Tensor | None
+    scale: Tensor | None
+
+
+def select_rows(
     lm_head: Tensor | nn.Module,
     vocab: DraftVocab,
     *,
     scale: Tensor | None = None,
-    part: tuple[int, int] | None = None,
-) -> Rows:
+    shard: tuple[int, int] | None = None,
+) -> HeadRows:
     """Copies of the kept rows of weight, bias and scale.
 
     Args:
         lm_head: as in `prune_lm_head`.
         vocab: the kept ids.
         scale: [rows] or [rows, 1].
-        part: first draft id and number of rows, of a shard; None for all.
+        shard: draft id of the first row and number of rows; None for all.
 
     Raises:
         HeadError: it cannot be taken apart by rows, or lacks rows that are kept.
     """
-    weight, bias = _parts(lm_head)
-    checks.weight_dtype(weight, scale)
-    _check_reach(weight, vocab)
-    first, count = part or (0, len(vocab))
-    ids = torch.from_numpy(vocab.target_ids[first : first + count].copy()).to(weight.device)
-    picked = [None if one is None else _pick(one, ids, weight) for one in (bias, _flat(scale))]
-    return Rows(weight.index_select(0, ids), *picked)
-
-
-def _parts(lm_head: Tensor | nn.Module) -> tuple[Tensor, Tensor | None]:
-    weight = lm_head if isinstance(lm_head, Tensor) else getattr(lm_head, "weight", None)
-    if not isinstance(weight, Tensor) or weight.dim() != 2:
-        told = f"a weight of {list(weight.shape)}" if isinstance(weight, Tensor) else "no weight"
-        raise HeadError(
-            f"{type(lm_head).__name__} with {told}",
-            expected="nn.Linear, a module with a weight [rows, H], or that weight",
-        )
-    bias = None if isinstance(lm_head, Tensor) else getattr(lm_head, "bias", None)
-    return weight.detach(), bias.detach() if isinstance(bias, Tensor) else None
-
-
-def _check_reach(weight: Tensor, vocab: DraftVocab) -> None:
+    weight, bias = _weight_and_bias(lm_head)
+    check_weight_dtype(weight, scale)
     beyond = int((vocab.target_ids >= len(weight)).sum())
     if beyond:
         raise HeadError(
@@ -262,15 +264,29 @@ def _check_reach(weight: Tensor, vocab: DraftVocab) -> None:
             expected="ids that it has rows for",
             hint="take ids that were counted for this model",
         )
+    first, count = shard or (0, len(vocab))
+    ids = torch.from_numpy(vocab.target_ids[first : first + count].copy()).to(weight.device)
+    if scale is not None and scale.dim() == 2 and scale.shape[1] == 1:
+        scale = scale[:, 0]
+    bias, scale = (_select(one, ids, weight) for one in (bias, scale))
+    return HeadRows(weight.index_select(0, ids), bias, scale)
 
 
-def _flat(scale: Tensor | None) -> Tensor | None:
-    """One scale for each row; a scale by blocks keeps its shape, and is refused for it."""
-    one_column = scale is not None and scale.dim() == 2 and scale.shape[1] == 1
-    return scale[:, 0] if scale is not None and one_column else scale
+def _weight_and_bias(lm_head: Tensor | nn.Module) -> tuple[Tensor, Tensor | None]:
+    weight = lm_head if isinstance(lm_head, Tensor) else getattr(lm_head, "weight", None)
+    if not isinstance(weight, Tensor) or weight.dim() != 2:
+        found = f"a weight of {list(weight.shape)}" if isinstance(weight, Tensor) else "no weight"
+        raise HeadError(
+            f"{type(lm_head).__name__} with {found}",
+            expected="nn.Linear, a module with a weight [rows, H], or that weight",
+        )
+    bias = None if isinstance(lm_head, Tensor) else getattr(lm_head, "bias", None)
+    return weight.detach(), bias.detach() if isinstance(bias, Tensor) else None
 
 
-def _pick(values: Tensor, ids: Tensor, weight: Tensor) -> Tensor:
+def _select(values: Tensor | None, ids: Tensor, weight: Tensor) -> Tensor | None:
+    if values is None:
+        return None
     if values.shape != weight.shape[:1]:
         raise HeadError(
             f"a bias or scale of {list(values.shape)} beside a weight of {list(weight.shape)}",

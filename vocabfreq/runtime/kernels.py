@@ -1,12 +1,20 @@
-"""Triton kernels of a pruned head; `reference` is their definition, `launch` launches them.
+"""Triton kernels of a pruned head; `reference` defines them, `launch` launches them.
 
 A program of `head_kernel` or `logits_kernel` reduces one tile of draft rows to a packed key per
 batch row; `finish_kernel` reduces the tiles. A maximum of keys is the same in any order, so there
 are no atomics and results repeat bit for bit. A tensor that a call does not have is None, and the
 code for it is not compiled. Blocks are [draft rows, batch rows] throughout.
 
-What is written for exactness: indices are int64 before they are multiplied (V * H passes 2**31),
-no dimension is read past its end, NaN is replaced before any comparison that would drop it.
+Three rules keep the kernels exact: indices are int64 before they are multiplied (V * H passes
+2**31), no dimension is read past its end, and NaN is replaced before any comparison that would drop
+it.
+
+| kernel or function | its definition |
+|---|---|
+| `head_kernel` and `finish_kernel` | `reference.greedy`, `reference.sample` |
+| `logits_kernel` and `finish_kernel` | `reference.greedy_logits`, `reference.sample_logits` |
+| `pack` (the tie rule) | `packed_keys.pack` |
+| `scale_and_cap`, `gumbel`, `philox` | the functions of that name in `reference` |
 """
 
 # Annotations in a kernel are instructions to its compiler, so a kernel is untyped here.
@@ -19,14 +27,14 @@ NOTHING = tl.constexpr(-(2**63))
 SIGN = tl.constexpr(0x7FFFFFFF)
 LOW = tl.constexpr(0xFFFFFFFF)
 LARGEST_FLOAT = tl.constexpr(3.4028234663852886e38)
-SMALL = tl.constexpr(2.0**-6)  # the three numbers of `noise`
-LARGEST = tl.constexpr(1.0 - 2.0**-24)
-UNIT = tl.constexpr(2.0**-32)
+SMALL_UNIFORM = tl.constexpr(2.0**-6)  # this and the next two as in `reference.gumbel`
+LARGEST_UNIFORM = tl.constexpr(1.0 - 2.0**-24)
+UNIFORM_STEP = tl.constexpr(2.0**-32)
 
 
 @triton.jit
 def pack(values, ids, allowed):
-    """`keys.pack`: float32 values and int64 ids as int64 keys."""
+    """`packed_keys.pack`: float32 values and int64 ids as int64 keys."""
     values = tl.where(values == values, values, float("-inf"))
     bits = tl.where(values == 0.0, 0.0, values).to(tl.int32, bitcast=True)
     ordered = (bits ^ ((bits >> 31) & SIGN)).to(tl.int64)
@@ -35,7 +43,7 @@ def pack(values, ids, allowed):
 
 @triton.jit
 def philox(seed, step, rows, ids):
-    """`noise.philox` of int64 counters; uint32 [draft rows, batch rows]."""
+    """`reference.philox` of int64 counters; uint32 [draft rows, batch rows]."""
     low, high = step.to(tl.int32), (step >> 32).to(tl.int32)
     word, _, _, _ = tl.philox(seed, ids.to(tl.int32), rows.to(tl.int32), low, high)
     return word
@@ -43,47 +51,47 @@ def philox(seed, step, rows, ids):
 
 @triton.jit
 def gumbel(seed, step, rows, ids):
-    """`noise.gumbel`; float32 [draft rows, batch rows]."""
+    """`reference.gumbel`; float32 [draft rows, batch rows]."""
     word = philox(seed, step, rows, ids)
-    v = tl.minimum(word.to(tl.float32) * UNIT + UNIT / 2, LARGEST)
+    v = tl.minimum(word.to(tl.float32) * UNIFORM_STEP + UNIFORM_STEP / 2, LARGEST_UNIFORM)
     series = v * (1.0 + v * (1 / 2 + v * (1 / 3 + v * (1 / 4))))
-    return -tl.log(tl.where(v < SMALL, series, -tl.log(1.0 - v)))
+    return -tl.log(tl.where(v < SMALL_UNIFORM, series, -tl.log(1.0 - v)))
 
 
 @triton.jit
-def shaped(values, logit_scale, soft_cap):
-    """`reference.shaped`, soft_cap None for none; tanh by an exponential that cannot overflow."""
+def scale_and_cap(values, logit_scale, soft_cap):
+    """`reference.scale_and_cap`; soft_cap may be None. Its tanh cannot overflow."""
     values = values * logit_scale
     if soft_cap is not None:
-        shrunk = tl.exp(-2.0 * tl.abs(values / soft_cap))
-        height = soft_cap * (1.0 - shrunk) / (1.0 + shrunk)
-        values = tl.where(values < 0.0, -height, height)
+        decay = tl.exp(-2.0 * tl.abs(values / soft_cap))
+        magnitude = soft_cap * (1.0 - decay) / (1.0 + decay)
+        values = tl.where(values < 0.0, -magnitude, magnitude)
     return tl.where(values == values, tl.minimum(values, LARGEST_FLOAT), float("-inf"))
 
 
 @triton.jit
-def finite(maximum):
-    """A maximum that may be subtracted: an infinite one would make NaN of itself."""
+def zero_if_infinite(maximum):
+    """A maximum that may be subtracted: infinity minus itself would be NaN."""
     return tl.where(tl.abs(maximum) == float("inf"), 0.0, maximum)
 
 
 @triton.jit
-def operand(w, dtype: tl.constexpr):
+def convert_weight(w, dtype: tl.constexpr):
     """Weights as the other operand's dtype; uint8 holds the bits of float8_e4m3fn.
 
-    As float16 those bits, moved, are the number divided by 256, subnormals too: so cards before
-    sm_89, which cannot convert float8, can read such a head.
+    Cards before sm_89 cannot convert float8. Shifted into a float16, its bits are the number
+    divided by 256, subnormals too.
     """
     if w.dtype == tl.uint8:
         bits = w.to(tl.uint16)
-        moved = ((bits & 0x80) << 8) | ((bits & 0x7F) << 7)
-        number = moved.to(tl.float16, bitcast=True) * 256.0
+        shifted = ((bits & 0x80) << 8) | ((bits & 0x7F) << 7)
+        number = shifted.to(tl.float16, bitcast=True) * 256.0
         return tl.where((bits & 0x7F) == 0x7F, float("nan"), number).to(dtype)
     return w.to(dtype)
 
 
 # Triton's interpreter has no bfloat16 products; in float32 they are the same, being exact.
-INTERPRETED = tl.constexpr(not isinstance(operand, triton.JITFunction))
+INTERPRETED = tl.constexpr(not isinstance(convert_weight, triton.JITFunction))
 
 
 @triton.jit
@@ -102,22 +110,22 @@ def reduce_tile(
     if target_ids is not None:
         ids = tl.load(target_ids + k, mask=k < K, other=0)
     if bitmask is not None:
-        words = tl.load(bitmask + rows * stride_mb + (ids >> 5) * stride_mw, mask=inside, other=0)
-        inside = inside & ((words >> (ids & 31).to(tl.int32)) & 1 == 1)
+        bits = tl.load(bitmask + rows * stride_mb + (ids >> 5) * stride_mw, mask=inside, other=0)
+        inside = inside & ((bits >> (ids & 31).to(tl.int32)) & 1 == 1)
     slots = rows * tiles + tile
     if temperature is None:
         tl.store(keys + slots, tl.max(pack(values, ids, inside), 0, keep_dims=True), mask=rows < B)
     else:
-        values = shaped(values, logit_scale, soft_cap)
-        heat = tl.load(temperature + rows * stride_t, mask=rows < B, other=0.0)
+        values = scale_and_cap(values, logit_scale, soft_cap)
+        t = tl.load(temperature + rows * stride_t, mask=rows < B, other=0.0)
         noise = gumbel(tl.load(seed), tl.load(step), rows, ids)
-        packed = pack(values + heat * noise, ids, inside)
+        packed = pack(values + t * noise, ids, inside)
         best = tl.max(packed, 0, keep_dims=True)
-        cooled = tl.minimum(values * (1.0 / tl.where(heat > 0.0, heat, 1.0)), LARGEST_FLOAT)
-        cooled = tl.where(inside, cooled, float("-inf"))
-        chosen = tl.max(tl.where(packed == best, cooled, float("-inf")), 0, keep_dims=True)
-        top = tl.max(cooled, 0, keep_dims=True)
-        total = tl.sum(tl.exp(cooled - finite(top)), 0, keep_dims=True)
+        tempered = tl.minimum(values * (1.0 / tl.where(t > 0.0, t, 1.0)), LARGEST_FLOAT)
+        tempered = tl.where(inside, tempered, float("-inf"))
+        chosen = tl.max(tl.where(packed == best, tempered, float("-inf")), 0, keep_dims=True)
+        top = tl.max(tempered, 0, keep_dims=True)
+        total = tl.sum(tl.exp(tempered - zero_if_infinite(top)), 0, keep_dims=True)
         plane = B.to(tl.int64) * tiles
         tl.store(keys + slots, best, mask=rows < B)
         tl.store(stats + slots, chosen, mask=rows < B)
@@ -146,7 +154,7 @@ def head_kernel(
         x = tl.load(hidden + x_at, mask=x_inside, other=0.0)
         if INTERPRETED:
             x = x.to(tl.float32)
-        acc = tl.dot(operand(w, x.dtype), x, acc, input_precision="ieee")
+        acc = tl.dot(convert_weight(w, x.dtype), x, acc, input_precision="ieee")
     if scale is not None:
         acc = acc * tl.load(scale + k, mask=k < K, other=1.0).to(tl.float32)
     if bias is not None:
@@ -195,14 +203,14 @@ def finish_kernel(
             top = tl.maximum(top, tops)
     key = tl.max(best, 0)
     if stats is not None:
-        shift = finite(tl.max(top, 0))
+        shift = zero_if_infinite(tl.max(top, 0))
         chosen = tl.full((BLOCK_T,), float("-inf"), tl.float32)
         total = tl.zeros((BLOCK_T,), tl.float32)
         for start in range(0, tiles, BLOCK_T):
             t = start + tl.arange(0, BLOCK_T)
             slots = row * tiles + t
-            here = (t < tiles) & (tl.load(keys + slots, mask=t < tiles, other=NOTHING) == key)
-            chosen = tl.maximum(chosen, tl.load(stats + slots, mask=here, other=float("-inf")))
+            is_best = (t < tiles) & (tl.load(keys + slots, mask=t < tiles, other=NOTHING) == key)
+            chosen = tl.maximum(chosen, tl.load(stats + slots, mask=is_best, other=float("-inf")))
             tops = tl.load(stats + plane + slots, mask=t < tiles, other=float("-inf"))
             sums = tl.load(stats + 2 * plane + slots, mask=t < tiles, other=0.0)
             total += sums * tl.exp(tops - shift)

@@ -1,4 +1,4 @@
-"""`load_pruned_head`: the kept rows of a head that is on disk or on the Hub, and no others.
+"""`load_pruned_head`: reads the kept rows of a head from disk or the Hub, and no others.
 
 >>> head = load_pruned_head("meta-llama/Llama-3.1-8B", "org/llama3-vocab-freq", size=32_768)
 """
@@ -19,9 +19,9 @@ from vocabfreq.checkpoints.tensors import Tensor as Stored
 from vocabfreq.errors import HeadError
 from vocabfreq.formats.reading import VocabLike, load_vocab
 from vocabfreq.frequencies.draft_vocab import DraftVocab
+from vocabfreq.runtime.checks import SCALED
 from vocabfreq.runtime.head import PrunedHead, Shape
 
-SHAPES = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 DTYPES = {
     "BF16": torch.bfloat16,
     "F16": torch.float16,
@@ -39,63 +39,69 @@ def load_pruned_head(
     device: torch.device | str = "cpu",
     *,
     shape: Shape | None = None,
-    **wish: Any,
+    **selection: Any,
 ) -> PrunedHead:
     """Reads the kept rows of a model's head; peak memory is the pruned head, not the full one.
 
     Args:
         model: a folder, or `owner/name[@revision]` on the Hub, of which only the file with the head
             is fetched. A target, whose head may be its embedding, or a drafter with a head of its
-            own, of which a map (d2t) is followed.
+            own, whose d2t is followed.
         vocab: as in `prune_lm_head`.
         dtype: of the result; None for that of the file.
-        device: where to.
-        shape: logit scale and soft cap of the model; None for what its config says.
-        **wish: how a table selects.
+        device: of the result.
+        shape: logit scale and soft cap of the model; None takes them from its config.
+        **selection: as in `prune_lm_head`.
 
     Raises:
         FileFormatError: the folder lacks something or is broken; names it.
-        SelectionError: an id has no row, or the wish cannot be met.
+        SelectionError: an id has no row, or the selection is impossible.
         HeadError: the head cannot be taken apart by rows.
     """
-    folder = fetch_checkpoint(model, _wanted)
-    rows = read_config(folder).size("vocab_size")
-    chosen = load_vocab(vocab, wish, rows)
+    folder = fetch_checkpoint(model, _is_needed)
+    config = read_config(folder)
+    chosen = load_vocab(vocab, selection, config.size("vocab_size"))
     with ExitStack() as stack:
-        found = stack.enter_context(open_checkpoint(folder, only=_wanted))
-        head = _head(found, folder, chosen)
-        _check_beside(head)
+        checkpoint = stack.enter_context(open_checkpoint(folder, only=_is_needed))
+        head = _find_head(checkpoint, config, chosen)
+        _check_supported(head)
         places = head.row_indices(chosen)
-        weight = _read(head.weight, places, dtype, device)
-        beside = {n: _read(t, places, None, device).flatten() for n, t in head.per_row.items()}
+        weight = _read_rows(head.weight, places, dtype, device)
+        beside = {n: _read_rows(t, places, None, device).flatten() for n, t in head.per_row.items()}
     bias, scale = beside.get("bias"), beside.get("weight_scale")
-    shape = shape or _shape(read_config(folder))
-    return PrunedHead(weight, chosen, bias=bias, scale=scale, shape=shape)
+    return PrunedHead(weight, chosen, bias=bias, scale=scale, shape=shape or _shape(config))
 
 
 def _shape(config: ModelConfig) -> Shape:
     """Soft cap (Gemma), logit scale (Cohere) or its inverse (Granite), by the config's names."""
-    told = {name: config.inner.get(name) for name in SHAPES}
-    numbers = {n: float(v) for n, v in told.items() if isinstance(v, int | float) and v}
-    scale = numbers.get("logit_scale", 1.0) / numbers.get("logits_scaling", 1.0)
-    return Shape(scale, numbers.get("final_logit_softcapping", 0.0))
+
+    def number(name: str, default: float) -> float:
+        value = config.inner.get(name)
+        return float(value) if isinstance(value, int | float) and value else default
+
+    scale = number("logit_scale", 1.0) / number("logits_scaling", 1.0)
+    return Shape(scale, number("final_logit_softcapping", 0.0))
 
 
-def _wanted(name: str) -> bool:
+def _is_needed(name: str) -> bool:
     return is_head_tensor(name) or name.rpartition(".")[2] in ("d2t", "t2d")
 
 
-def _head(found: Checkpoint, folder: Path, vocab: DraftVocab) -> Head:
-    config = read_config(folder)
-    if find_tensor(found.tensors, "d2t") is not None:
-        own = read_drafter_head(found.tensors, vocab.rows, config.size("draft_vocab_size"))
+def _find_head(checkpoint: Checkpoint, config: ModelConfig, vocab: DraftVocab) -> Head:
+    tensors = checkpoint.tensors
+    if find_tensor(tensors, "d2t") is not None:
+        own = read_drafter_head(tensors, vocab.rows, config.size("draft_vocab_size"))
         if own is not None:
             return own
-    return read_target_head(found.tensors, config.untied)
+    return read_target_head(tensors, config.untied)
 
 
-def _check_beside(head: Head) -> None:
-    """What goes with the rows has to be what a `PrunedHead` knows."""
+def _check_supported(head: Head) -> None:
+    """Checks that a `PrunedHead` can hold all that belongs to the rows.
+
+    Raises:
+        HeadError: more than a bias and one scale for each row.
+    """
     unknown = {*head.per_row, *head.scalars} - {"bias", "weight_scale"}
     if unknown or "weight_scale" in head.scalars:
         raise HeadError(
@@ -105,33 +111,33 @@ def _check_beside(head: Head) -> None:
         )
 
 
-def _read(
+def _read_rows(
     stored: Stored, places: RowIndices, dtype: torch.dtype | None, device: torch.device | str
 ) -> Tensor:
     """Some rows as a tensor, converted and moved block by block."""
     if stored.dtype not in DTYPES:
         raise HeadError(f"{stored}", expected=f"one of {', '.join(DTYPES)}")
-    kind = DTYPES[stored.dtype]
-    if kind in (torch.int8, torch.float8_e4m3fn, torch.float8_e5m2):
+    stored_dtype = DTYPES[stored.dtype]
+    if stored_dtype in SCALED:
         dtype = None  # the scales belong to these bits
     shape = len(places), *stored.shape[1:]
-    if dtype in (None, kind) and torch.device(device).type == "cpu":
-        memory = anonymous(len(places) * stored.row_bytes)
+    if dtype in (None, stored_dtype) and torch.device(device).type == "cpu":
+        memory = _huge_page_memory(len(places) * stored.row_bytes)
         stored.read_rows(places, memory)
-        return torch.frombuffer(memory, dtype=kind).view(shape)
-    rows = torch.empty(shape, dtype=dtype or kind, device=device)
+        return torch.frombuffer(memory, dtype=stored_dtype).view(shape)
+    rows = torch.empty(shape, dtype=dtype or stored_dtype, device=device)
     done = 0
     for block in stored.rows(places):
-        part = torch.frombuffer(block, dtype=kind).view(-1, *shape[1:])
-        rows[done : done + len(part)].copy_(part)
-        done += len(part)
+        values = torch.frombuffer(block, dtype=stored_dtype).view(-1, *shape[1:])
+        rows[done : done + len(values)].copy_(values)
+        done += len(values)
     return rows
 
 
-def anonymous(size: int) -> memoryview:
-    """New memory, in large pages where the system has them.
+def _huge_page_memory(size: int) -> memoryview:
+    """New memory, in huge pages where the system has them.
 
-    Filling new memory takes most of its time for asking for each small page.
+    Filling new memory is mostly page faults, and a huge page takes one where 512 small ones would.
     """
     if not hasattr(mmap, "MADV_HUGEPAGE"):
         return memoryview(bytearray(size))

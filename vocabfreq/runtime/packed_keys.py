@@ -1,9 +1,15 @@
-"""Packed keys: a value and an id in one int64, so that one maximum finds both and settles ties.
+"""Packed keys, and with them the tie rule: of equal logits the lowest target id wins.
 
-The high half holds the bits of a float32 in an order that whole numbers keep, the low half the
-complement of the target id: of equal values the lowest target id has the largest key. A maximum of
-keys is the same in any order and on any device, which makes it the reduction across tiles, programs
-and ranks. Where nothing is allowed the key is `NOTHING`, which unpacks to the id -1.
+A packed key holds a float32 value and a target id in one int64. The high half is the value's bits
+in an order that integers keep; the low half is the complement of the target id. So the largest key
+belongs to the largest value and, among equal values, to the lowest target id. -0.0 equals +0.0, and
+NaN counts as -inf.
+
+A maximum of integers does not depend on the order of its operands. Tiles, programs and ranks are
+therefore reduced by a plain maximum of keys, and the result repeats bit for bit. Where a grammar
+allows no id the key is `NOTHING`, which unpacks to the id -1.
+
+`kernels.pack` is the same function in Triton.
 """
 
 import torch
@@ -14,12 +20,12 @@ _SIGN, _LOW = 0x7FFFFFFF, 0xFFFFFFFF
 
 
 def pack(values: Tensor, ids: Tensor, allowed: Tensor | None = None) -> Tensor:
-    """Keys of values and their target ids.
+    """Packs values and their target ids.
 
     Args:
-        values: floats of any shape; NaN counts as -inf, -0.0 as +0.0.
+        values: floats of any shape.
         ids: int64 target ids, 0 … 2**31 - 1, of a shape that broadcasts with the values.
-        allowed: bool, where an id may be chosen at all.
+        allowed: bool, False where an id may not be chosen.
 
     Returns:
         int64 of the shape of the values.
@@ -31,13 +37,13 @@ def pack(values: Tensor, ids: Tensor, allowed: Tensor | None = None) -> Tensor:
     return keys if allowed is None else torch.where(allowed, keys, NOTHING)
 
 
-def ids_of(keys: Tensor) -> Tensor:
-    """The target ids of keys, -1 where nothing was allowed; int64 of the same shape."""
+def unpack_ids(keys: Tensor) -> Tensor:
+    """The target ids of keys, -1 for `NOTHING`; int64 of the same shape."""
     return (_LOW - (keys & _LOW)).to(torch.int32).long()
 
 
-def values_of(keys: Tensor) -> Tensor:
-    """The values of keys, -inf where nothing was allowed; float32 of the same shape."""
+def unpack_values(keys: Tensor) -> Tensor:
+    """The values of keys, -inf for `NOTHING`; float32 of the same shape."""
     ordered = (keys >> 32).to(torch.int32)
     bits = ordered ^ ((ordered >> 31) & _SIGN)
     return torch.where(keys == NOTHING, float("-inf"), bits.view(torch.float32))

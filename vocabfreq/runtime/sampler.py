@@ -1,10 +1,10 @@
-"""GreedySampler: hidden states in, target ids out, and nothing as wide as the target vocabulary.
+"""`GreedySampler`: hidden states in, the most likely target ids out, without logits over V.
 
 >>> sampler = GreedySampler(head)
 >>> sampler(hidden)
 tensor([ 198, 2675,  374])
 
-`draft_chain`: the loop of a drafter, small enough to read.
+`draft_chain` is the loop of a drafter around it, small enough to read.
 """
 
 from collections.abc import Callable
@@ -14,18 +14,13 @@ import torch
 from torch import Tensor
 
 from vocabfreq.errors import HeadError
-from vocabfreq.runtime import checks, custom_ops, dispatch, packed_keys
-from vocabfreq.runtime.dispatch import Backend, Parts, uses_triton
+from vocabfreq.runtime import checks, dispatch, packed_keys
+from vocabfreq.runtime.dispatch import Backend, uses_triton
 from vocabfreq.runtime.head import PrunedHead
 from vocabfreq.runtime.torch_path import Workspace
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
-
-
-def parts_of(head: PrunedHead) -> Parts:
-    """The tensors of a head."""
-    return Parts(head.weight, head.target_ids, head.bias, head.scale)
 
 
 class GreedySampler:
@@ -48,14 +43,14 @@ class GreedySampler:
         Args:
             head: the pruned head, or this rank's shard of it.
             group: of the ranks that hold the other shards; None when the head is whole.
-            backend: `triton`, `torch`, or what fits the device.
+            backend: `triton`, `torch`, or `auto` for what fits the device.
 
         Raises:
-            HeadError: Triton is asked for where it cannot run.
+            HeadError: `triton` where Triton cannot run.
         """
         self.head, self.group, self.backend = head, group, backend
-        self._chosen = uses_triton(backend, head.weight.device), head.weight.device
-        self._space = Workspace()
+        self._uses_triton = uses_triton(backend, head.weight.device), head.weight.device
+        self._workspace = Workspace()
 
     @torch.no_grad()
     def __call__(
@@ -74,64 +69,53 @@ class GreedySampler:
         Raises:
             HeadError: a tensor does not fit.
         """
-        checks.whole_or_group(self.head, self.group)
-        checks.hidden_of(self.head, hidden)
-        checks.bitmask_of(self.head, bitmask, hidden.shape[0])
-        out = self._out(hidden, out)
-        if self.group is not None:
-            return self._reduced(self._keys(hidden, bitmask), out)
-        if torch.compiler.is_compiling():
-            self._traced(hidden, bitmask, False, out)
-            return out
-        parts = parts_of(self.head)
-        return dispatch.greedy(hidden, parts, bitmask, self._triton, out=out, space=self._space)
+        head, workspace = self.head, self._workspace
+        checks.check_hidden(hidden, head.weight)
+        out = self._checked_output(hidden, bitmask, out)
+        if self.group is None:
+            return dispatch.greedy(
+                hidden, head.tensors, bitmask, self._triton, out=out, workspace=workspace
+            )
+        keys = dispatch.greedy(hidden, head.tensors, bitmask, self._triton, workspace=workspace)
+        return self._reduce(keys, out)
 
     @torch.no_grad()
     def of_logits(
         self, logits: Tensor, *, bitmask: Tensor | None = None, out: Tensor | None = None
     ) -> Tensor:
-        """The same over draft logits that are already there, floats [B, K], any strides."""
-        checks.whole_or_group(self.head, self.group)
-        checks.logits_of(self.head, logits)
-        checks.bitmask_of(self.head, bitmask, logits.shape[0])
-        out, ids = self._out(logits, out), self.head.target_ids
+        """The same by draft logits that are already there, floats [B, K], any strides."""
+        ids, workspace = self.head.target_ids, self._workspace
+        checks.check_logits(logits, self.head.weight)
+        out = self._checked_output(logits, bitmask, out)
         if self.group is None:
             return dispatch.greedy_logits(
-                logits, ids, bitmask, self._triton, out=out, space=self._space
+                logits, ids, bitmask, self._triton, out=out, workspace=workspace
             )
-        packed = dispatch.greedy_logits(logits, ids, bitmask, self._triton, space=self._space)
-        return self._reduced(packed, out)
+        keys = dispatch.greedy_logits(logits, ids, bitmask, self._triton, workspace=workspace)
+        return self._reduce(keys, out)
 
     @property
     def _triton(self) -> bool:
         """Whether Triton runs, on the device that the head is on now."""
-        if self._chosen[1] != self.head.weight.device:
+        if self._uses_triton[1] != self.head.weight.device:
             device = self.head.weight.device
-            self._chosen = uses_triton(self.backend, device), device
-        return self._chosen[0]
+            self._uses_triton = uses_triton(self.backend, device), device
+        return self._uses_triton[0]
 
-    def _out(self, batch: Tensor, out: Tensor | None) -> Tensor:
+    def _checked_output(self, batch: Tensor, bitmask: Tensor | None, out: Tensor | None) -> Tensor:
+        """Checks the rest of a call; gives the output buffer, int64 [B]."""
+        checks.check_group(len(self.head.weight), len(self.head.vocab), self.group)
+        checks.check_bitmask(bitmask, batch, self.head.rows)
         size, device = batch.shape[0], batch.device
         if out is None:
             return torch.empty(size, dtype=torch.int64, device=device)
-        checks.output(out, (size,), torch.int64, device)
+        checks.check_output(out, (size,), torch.int64, device)
         return out
 
-    def _keys(self, hidden: Tensor, bitmask: Tensor | None) -> Tensor:
-        if not torch.compiler.is_compiling():
-            parts = parts_of(self.head)
-            return dispatch.greedy(hidden, parts, bitmask, self._triton, space=self._space)
-        packed = torch.empty(hidden.shape[0], dtype=torch.int64, device=hidden.device)
-        self._traced(hidden, bitmask, True, packed)
-        return packed
-
-    def _traced(self, hidden: Tensor, bitmask: Tensor | None, packed: bool, out: Tensor) -> None:
-        custom_ops.greedy(hidden, *parts_of(self.head), bitmask, self._triton, packed, out)
-
-    def _reduced(self, packed: Tensor, out: Tensor) -> Tensor:
-        """One collective on B numbers: the largest key holds the largest logit's lowest id."""
-        torch.distributed.all_reduce(packed, torch.distributed.ReduceOp.MAX, group=self.group)
-        return out.copy_(packed_keys.ids_of(packed))
+    def _reduce(self, keys: Tensor, out: Tensor) -> Tensor:
+        """One collective on B keys: the largest holds the largest logit's lowest id."""
+        torch.distributed.all_reduce(keys, torch.distributed.ReduceOp.MAX, group=self.group)
+        return out.copy_(packed_keys.unpack_ids(keys))
 
 
 def draft_chain(
@@ -150,13 +134,13 @@ def draft_chain(
         Target ids, int64 [B, k], a transposed view.
 
     Raises:
-        HeadError: k is no number from 1.
+        HeadError: k is not an integer of 1 or more.
     """
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise HeadError(f"k {k!r}", expected="how many tokens to draft, 1 or more")
     drafted = sampler.head.weight.new_empty((k, hidden.shape[0])).long()
-    for place in range(k):
-        sampler(hidden, out=drafted[place])
-        if place + 1 < k:
-            hidden = step(drafted[place], hidden)
+    for position in range(k):
+        sampler(hidden, out=drafted[position])
+        if position + 1 < k:
+            hidden = step(drafted[position], hidden)
     return drafted.T

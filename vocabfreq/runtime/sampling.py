@@ -1,9 +1,7 @@
-"""`sample`, `topk` and `distribution`: what drafting needs beyond the most likely id.
+"""Drafting beyond the most likely id: `sample`, `topk`, `distribution` and `expand_logits`.
 
-Logit scale and soft cap of the head are applied, since they change probabilities. The draft
-distribution is that of the kept ids alone: every other id has probability 0.
-
-`expand_logits`: draft logits as wide as the target vocabulary, for code that must have them.
+The draft distribution is that of the kept ids alone: every other id has probability 0. Logit scale
+and soft cap of the head are applied, since they change probabilities.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,22 +11,27 @@ import torch
 from torch import Tensor
 
 from vocabfreq.errors import HeadError
-from vocabfreq.runtime import checks, custom_ops, dispatch, packed_keys, tensor_parallel
+from vocabfreq.runtime import dispatch, packed_keys, tensor_parallel
+from vocabfreq.runtime.checks import check_bitmask, check_group, check_hidden, check_logits
 from vocabfreq.runtime.dispatch import Backend, uses_triton
 from vocabfreq.runtime.head import PrunedHead
-from vocabfreq.runtime.reference import LARGEST, Draw, Drawn, allowed, ids_or_range, inverse
-from vocabfreq.runtime.sampler import parts_of
+from vocabfreq.runtime.reference import (
+    SampleParams,
+    divide_by_temperature,
+    target_ids_or_range,
+    unpack_bitmask,
+)
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 
 INFINITY = float("inf")
-COLDEST = 1e-20  # below it a temperature is 0: its reciprocal leaves float32
+MIN_TEMPERATURE = 1e-20  # below it a temperature is 0: its reciprocal leaves float32
 
 
 class Chosen(NamedTuple):
-    """Drafted ids and how likely the drafter thought them.
+    """Drafted ids and their probabilities.
 
     Attributes:
         ids: target ids, int64, -1 where the grammar allows no (more) kept id.
@@ -66,7 +69,7 @@ def sample(
             log-probability 0.
         bitmask: int32 [B, ceil(V / 32)], a bit for each target id that may be chosen.
         group: of the ranks that hold the other shards.
-        backend: `triton`, `torch`, or what fits the device.
+        backend: `triton`, `torch`, or `auto` for what fits the device.
 
     Returns:
         Target ids [B] and their log-probabilities under the draft distribution [B].
@@ -75,30 +78,25 @@ def sample(
         HeadError: a tensor does not fit, or a number is negative as a temperature. Temperatures in
             a tensor are not looked at, which would wait for the device; below 0 they count as 0.
     """
-    checks.whole_or_group(head, group)
-    checks.hidden_of(head, hidden)
-    checks.bitmask_of(head, bitmask, hidden.shape[0])
-    heat = _heat(temperature, hidden)
-    first, second = _number(seed, hidden.device), _number(step, hidden.device)
-    draw = Draw(heat, first, second, head.shape.logit_scale, head.shape.soft_cap)
+    check_group(len(head.weight), len(head.vocab), group)
+    check_hidden(hidden, head.weight)
+    check_bitmask(bitmask, hidden, head.rows)
+    temperatures = _temperature_tensor(temperature, hidden)
+    params = SampleParams(
+        temperatures,
+        _int64_tensor(seed, hidden.device),
+        _int64_tensor(step, hidden.device),
+        head.shape.logit_scale,
+        head.shape.soft_cap,
+    )
     triton = uses_triton(backend, head.weight.device)
-    drawn = _drawn(head, hidden, draw, bitmask, triton)
+    output = dispatch.sample(hidden, head.tensors, params, bitmask, triton)
     if group is not None:
-        drawn = tensor_parallel.reduced(drawn, group)
-    likely = torch.where(heat > 0, drawn.logits - drawn.logsumexp, 0.0)
-    impossible = (drawn.keys == packed_keys.NOTHING) | (drawn.logits == -INFINITY)
-    return Chosen(packed_keys.ids_of(drawn.keys), torch.where(impossible, -INFINITY, likely))
-
-
-def _drawn(
-    head: PrunedHead, hidden: Tensor, draw: Draw, bitmask: Tensor | None, triton: bool
-) -> Drawn:
-    if not torch.compiler.is_compiling():
-        return dispatch.sample(hidden, parts_of(head), draw, bitmask, triton)
-    packed = torch.empty(hidden.shape[0], dtype=torch.int64, device=hidden.device)
-    floats = [torch.empty_like(packed, dtype=torch.float32) for _ in range(2)]
-    custom_ops.sample(hidden, *parts_of(head), bitmask, *draw, triton, packed, *floats)
-    return Drawn(packed, *floats)
+        output = tensor_parallel.reduce_samples(output, group)
+    logprobs = torch.where(temperatures > 0, output.logits - output.logsumexp, 0.0)
+    impossible = (output.keys == packed_keys.NOTHING) | (output.logits == -INFINITY)
+    logprobs = torch.where(impossible, -INFINITY, logprobs)
+    return Chosen(packed_keys.unpack_ids(output.keys), logprobs)
 
 
 @torch.no_grad()
@@ -127,18 +125,21 @@ def topk(
     """
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= len(head.vocab):
         raise HeadError(f"k {k!r}", expected=f"a whole number from 1 to {len(head.vocab)}, K")
-    checks.whole_or_group(head, group)
+    check_group(len(head.weight), len(head.vocab), group)
     logits = head(hidden)
-    checks.bitmask_of(head, bitmask, len(hidden))
-    ids = ids_or_range(head.target_ids, logits)
-    mask = None if bitmask is None else allowed(bitmask, ids)
-    packed = packed_keys.pack(logits, ids, mask)
-    total = (logits if mask is None else logits.masked_fill(~mask, -INFINITY)).logsumexp(1)
-    best = packed.topk(min(k, packed.shape[1]), dim=1).values
+    check_bitmask(bitmask, hidden, head.rows)
+    ids = target_ids_or_range(head.target_ids, logits)
+    allowed = unpack_bitmask(bitmask, ids)
+    keys = packed_keys.pack(logits, ids, allowed)
+    if allowed is not None:
+        logits = logits.masked_fill(~allowed, -INFINITY)
+    logsumexp = logits.logsumexp(1)
+    best = keys.topk(min(k, keys.shape[1]), dim=1).values
     if group is not None:
-        best, total = tensor_parallel.merged(best, total, k, group)
-    logprobs = packed_keys.values_of(best) - total[:, None]
-    return Chosen(packed_keys.ids_of(best), torch.where(logprobs.isnan(), -INFINITY, logprobs))
+        best, logsumexp = tensor_parallel.merge_topk(best, logsumexp, k, group)
+    logprobs = packed_keys.unpack_values(best) - logsumexp[:, None]
+    logprobs = torch.where(logprobs.isnan(), -INFINITY, logprobs)
+    return Chosen(packed_keys.unpack_ids(best), logprobs)
 
 
 @torch.no_grad()
@@ -158,45 +159,12 @@ def distribution(head: PrunedHead, hidden: Tensor, temperature: float | Tensor =
     Raises:
         HeadError: a tensor does not fit, or a temperature is negative.
     """
-    checks.whole_or_group(head, None)
-    logits, heat = head(hidden), _heat(temperature, hidden)[:, None]
-    best = torch.zeros_like(logits).scatter_(1, logits.argmax(1, keepdim=True), 1.0)
-    cooled = (logits * inverse(heat)).clamp_max(LARGEST)
-    dead = (logits == -INFINITY).all(1, keepdim=True)
-    return torch.where((heat > 0) & ~dead, cooled.softmax(1), best)
-
-
-def _heat(temperature: float | Tensor, hidden: Tensor) -> Tensor:
-    """Temperatures as float32 [B]; those on the device are not looked at, which would wait."""
-    batch = hidden.shape[0]
-    if isinstance(temperature, Tensor):
-        fits = temperature.shape in ((), (1,), (batch,)) and temperature.is_floating_point()
-        if not fits or temperature.device != hidden.device:
-            raise HeadError(
-                f"a temperature {temperature.dtype} {list(temperature.shape)} on "
-                f"{temperature.device}",
-                expected=f"a number, or floats [{batch}] on {hidden.device}",
-            )
-        heat = temperature.float().expand(batch)
-        return torch.where(heat < COLDEST, 0.0, heat)
-    known = isinstance(temperature, int | float) and not isinstance(temperature, bool)
-    if not known or not 0 <= temperature < INFINITY:
-        raise HeadError(f"temperature {temperature!r}", expected="a number from 0")
-    cold = 0.0 if temperature < COLDEST else float(temperature)
-    return torch.full((batch,), cold, dtype=torch.float32, device=hidden.device)
-
-
-def _number(value: int | Tensor, device: torch.device) -> Tensor:
-    number = isinstance(value, int) and not isinstance(value, bool)
-    if number and -(2**63) <= int(value) < 2**63:
-        return torch.full((1,), int(value), dtype=torch.int64, device=device)
-    fits = isinstance(value, Tensor) and value.dtype == torch.int64 and value.numel() == 1
-    if not isinstance(value, Tensor) or not fits or value.device != device:
-        raise HeadError(
-            f"a seed or step {value!r}",
-            expected=f"a whole number of 64 bits, or int64 [1] on {device}",
-        )
-    return value.reshape(1)
+    check_group(len(head.weight), len(head.vocab), None)
+    logits, temperatures = head(hidden), _temperature_tensor(temperature, hidden)[:, None]
+    one_hot = torch.zeros_like(logits).scatter_(1, logits.argmax(1, keepdim=True), 1.0)
+    softmax = divide_by_temperature(logits, temperatures).softmax(1)
+    all_impossible = (logits == -INFINITY).all(1, keepdim=True)
+    return torch.where((temperatures > 0) & ~all_impossible, softmax, one_hot)
 
 
 @torch.no_grad()
@@ -214,7 +182,7 @@ def expand_logits(head: PrunedHead, logits: Tensor, *, out: Tensor | None = None
     Raises:
         HeadError: a tensor does not fit.
     """
-    checks.logits_of(head, logits)
+    check_logits(logits, head.weight)
     if out is None:
         out = logits.new_empty((len(logits), head.rows))
     narrow = out.dim() != 2 or len(out) != len(logits) or out.shape[1] < head.rows
@@ -228,3 +196,37 @@ def expand_logits(head: PrunedHead, logits: Tensor, *, out: Tensor | None = None
         out[:, : head.rows].copy_(logits)
         return out
     return out.index_copy_(1, head.target_ids, logits)
+
+
+def _temperature_tensor(temperature: float | Tensor, hidden: Tensor) -> Tensor:
+    """Temperatures as float32 [B]; those on the device are not looked at, which would wait."""
+    batch = hidden.shape[0]
+    if isinstance(temperature, Tensor):
+        fits = temperature.shape in ((), (1,), (batch,)) and temperature.is_floating_point()
+        if not fits or temperature.device != hidden.device:
+            raise HeadError(
+                f"a temperature {temperature.dtype} {list(temperature.shape)} on "
+                f"{temperature.device}",
+                expected=f"a number, or floats [{batch}] on {hidden.device}",
+            )
+        temperatures = temperature.float().expand(batch)
+        return torch.where(temperatures < MIN_TEMPERATURE, 0.0, temperatures)
+    is_number = isinstance(temperature, int | float) and not isinstance(temperature, bool)
+    if not is_number or not 0 <= temperature < INFINITY:
+        raise HeadError(f"temperature {temperature!r}", expected="a number from 0")
+    value = 0.0 if temperature < MIN_TEMPERATURE else float(temperature)
+    return torch.full((batch,), value, dtype=torch.float32, device=hidden.device)
+
+
+def _int64_tensor(value: int | Tensor, device: torch.device) -> Tensor:
+    """A seed or step as int64 [1]."""
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    if is_integer and -(2**63) <= int(value) < 2**63:
+        return torch.full((1,), int(value), dtype=torch.int64, device=device)
+    fits = isinstance(value, Tensor) and value.dtype == torch.int64 and value.numel() == 1
+    if not isinstance(value, Tensor) or not fits or value.device != device:
+        raise HeadError(
+            f"a seed or step {value!r}",
+            expected=f"a whole number of 64 bits, or int64 [1] on {device}",
+        )
+    return value.reshape(1)

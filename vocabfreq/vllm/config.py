@@ -1,11 +1,9 @@
-"""What a user asks for in `additional_config["vocabfreq"]`, read and checked.
+"""The plugin's options, `additional_config["vocabfreq"]`, and the ids that they select.
 
-Which ids a target's drafter keeps: what is asked for, held against the target's configuration.
-
-Asked twice: when the engine is configured, before a weight is read, and by whoever prunes.
+The ids are selected twice: when the engine is configured, so that errors come before a weight is
+read, and when the drafter is pruned.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any
@@ -18,17 +16,18 @@ from vocabfreq.tokenizer.fingerprint import check_tokenizers, local_folders
 KEY = "vocabfreq"
 METHODS = ("eagle", "eagle3", "mtp")
 EXAMPLE = '{"vocabfreq": {"vocab": "PATH or OWNER/NAME", "size": 32768}}'
-VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "size": (lambda value: _number(value, int, str), 'a number of ids, or a share such as "25%",'),
-    "coverage": (lambda value: _number(value, int, float), "a number such as 0.95"),
-    "multiple_of": (lambda value: _number(value, int), "a number of ids"),
-    "allow_other_tokenizer": (lambda value: isinstance(value, bool), "true or false"),
+# Types of the optional values, and how an error names them.
+VALUES: dict[str, tuple[tuple[type, ...], str]] = {
+    "size": ((int, str), 'a number of ids, or a share such as "25%",'),
+    "coverage": ((int, float), "a number such as 0.95"),
+    "multiple_of": ((int,), "a number of ids"),
+    "allow_other_tokenizer": ((bool,), "true or false"),
 }
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is asked for.
+class PluginConfig:
+    """The options of the plugin.
 
     Attributes:
         vocab: a frequency file or a file of ids, or a repo on the Hub.
@@ -45,42 +44,48 @@ class Asked:
     allow_other_tokenizer: bool = False
 
     @property
-    def wish(self) -> dict[str, Any]:
-        """How the ids are selected, as `FrequencyTable.select` takes it."""
+    def selection(self) -> dict[str, Any]:
+        """Arguments of `FrequencyTable.select`."""
         given = {name: getattr(self, name) for name in ("size", "coverage", "multiple_of")}
         return {name: value for name, value in given.items() if value is not None}
 
 
-def asked_of(additional_config: Any) -> Asked | None:
-    """What is asked for, None when vocabfreq is not mentioned.
+def read_plugin_config(additional_config: Any) -> PluginConfig | None:
+    """Reads the options, None where vocabfreq is not mentioned.
 
     Raises:
-        SelectionError: it is mentioned, but not as it should be; a key that is nearly `KEY` counts.
+        SelectionError: a key that is almost `KEY`, an unknown option, or a value of a wrong type.
     """
     if not isinstance(additional_config, dict):
         return None
     if KEY not in additional_config:
-        _check_similar(list(additional_config))
+        _check_similar_keys(list(additional_config))
         return None
-    told = additional_config[KEY]
-    if not isinstance(told, dict) or not isinstance(told.get("vocab"), str):
-        raise SelectionError(f"additional_config[{KEY!r}] {told!r}", expected=EXAMPLE)
-    names = [field.name for field in fields(Asked)]
-    unknown = sorted(set(map(str, told)) - set(names))
+    options = additional_config[KEY]
+    if not isinstance(options, dict) or not isinstance(options.get("vocab"), str):
+        raise SelectionError(f"additional_config[{KEY!r}] {options!r}", expected=EXAMPLE)
+    names = [field.name for field in fields(PluginConfig)]
+    unknown = sorted(set(map(str, options)) - set(names))
     if unknown:
         raise SelectionError(
             f"additional_config[{KEY!r}] has {', '.join(unknown)}",
             expected=f"only {', '.join(names)}",
         )
-    _check_values(told)
-    return Asked(**told)
+    for name, (types, expected) in VALUES.items():
+        value = options.get(name)
+        fits = isinstance(value, types) and (bool in types or not isinstance(value, bool))
+        if value is not None and not fits:
+            raise SelectionError(
+                f"additional_config[{KEY!r}] has {name} {value!r}", expected=f"{expected} as {name}"
+            )
+    return PluginConfig(**options)
 
 
-def _check_similar(names: list[Any]) -> None:
-    """A mistyped key would be a drafter that nobody prunes.
+def _check_similar_keys(names: list[Any]) -> None:
+    """Refuses a mistyped key, which would leave the drafter unpruned in silence.
 
     Raises:
-        SelectionError: one is nearly `KEY`.
+        SelectionError: a key is almost `KEY`.
     """
     similar = get_close_matches(KEY, [str(name).lower().replace("_", "") for name in names], 1, 0.8)
     if similar:
@@ -90,44 +95,29 @@ def _check_similar(names: list[Any]) -> None:
         )
 
 
-def _check_values(told: dict[str, Any]) -> None:
-    """JSON's types are what a user typed: "true" is a text.
-
-    Raises:
-        SelectionError: a value of another kind.
-    """
-    for name, (fits, expected) in VALUES.items():
-        value = told.get(name)
-        if value is not None and not fits(value):
-            raise SelectionError(
-                f"additional_config[{KEY!r}] has {name} {value!r}", expected=f"{expected} as {name}"
-            )
-
-
-def _number(value: Any, *kinds: type) -> bool:
-    return isinstance(value, kinds) and not isinstance(value, bool)
-
-
-def kept_ids(asked: Asked, config: Any) -> tuple[DraftVocab, list[str]]:
-    """The ids, and remarks for the log.
+def select_ids(plugin_config: PluginConfig, model_config: Any) -> tuple[DraftVocab, list[str]]:
+    """The ids that the drafter keeps, and remarks for the log.
 
     Args:
-        asked: which ids.
-        config: the target's `ModelConfig`.
+        plugin_config: the options.
+        model_config: the target's `ModelConfig`.
 
     Raises:
-        RefusedError: they are for another number of rows.
-        MismatchError: they were counted with another tokenizer.
-        SelectionError: the wish cannot be met.
+        RefusedError: the vocabulary is for another number of rows.
+        MismatchError: it was counted with another tokenizer.
+        SelectionError: the selection is impossible.
         FileFormatError: the vocabulary cannot be read.
     """
-    rows = int(config.get_vocab_size())
-    vocab = load_vocab(asked.vocab, asked.wish, rows)
+    rows = int(model_config.get_vocab_size())
+    vocab = load_vocab(plugin_config.vocab, plugin_config.selection, rows)
     if vocab.rows != rows:
         raise RefusedError(
-            f"the vocabulary {asked.vocab!r} is for V = {vocab.rows:,}, the target has {rows:,}",
+            f"the vocabulary {plugin_config.vocab!r} is for V = {vocab.rows:,}, the target has "
+            f"{rows:,}",
             expected="one number of rows",
             hint="take ids that were counted for this target",
         )
-    folders = local_folders(str(config.tokenizer), getattr(config, "tokenizer_revision", None))
-    return vocab, list(check_tokenizers(vocab.tokenizer, folders, asked.allow_other_tokenizer))
+    revision = getattr(model_config, "tokenizer_revision", None)
+    folders = local_folders(str(model_config.tokenizer), revision)
+    allowed = plugin_config.allow_other_tokenizer
+    return vocab, list(check_tokenizers(vocab.tokenizer, folders, allowed))

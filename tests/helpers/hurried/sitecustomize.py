@@ -16,4 +16,4 @@ def sleep(seconds: float | SupportsIndex, /) -> None:
     _sleep(wanted if wanted < 0.1 else max(0.02, wanted / 50))
 
 
-time.sleep = sleep  # type: ignore[assignment]
+time.sleep = sleep

@@ -1,4 +1,4 @@
-"""What a real vLLM says to what cannot be, when it is configured: no weight is read.
+"""The errors of a real vLLM for wrong configurations, before a weight is read.
 
 python -m real.vllmerrors CASES.json RESULT.json
 """
@@ -11,8 +11,8 @@ from typing import Any
 from real.vllmruns import SHAPE
 
 
-def _said(arguments: dict[str, Any]) -> list[str] | None:
-    """Kind and words of the error, None when there was none."""
+def _error_of(arguments: dict[str, Any]) -> list[str] | None:
+    """Class and message of the error, None when there was none."""
     from vllm.engine.arg_utils import EngineArgs
 
     try:
@@ -25,15 +25,17 @@ def _said(arguments: dict[str, Any]) -> list[str] | None:
 def _main(cases: Path, result: Path) -> None:
     from vocabfreq.vllm import plugin
 
-    told = json.loads(cases.read_text())
+    configurations = json.loads(cases.read_text())
     known = plugin.LOADERS
     (one, name), (two, other) = known
     plugin.LOADERS = ((one, f"Other{name}"), (two, f"Other{other}"))
-    said = {f"other-vllm-{case}": _said(told[case]) for case in ("fine", "not-asked")}
+    errors = {
+        f"other-vllm-{case}": _error_of(configurations[case]) for case in ("fine", "not-configured")
+    }
     plugin.LOADERS = known
     plugin.hook()
-    said |= {case: _said(arguments) for case, arguments in told.items()}
-    result.write_text(json.dumps(said))
+    errors |= {case: _error_of(arguments) for case, arguments in configurations.items()}
+    result.write_text(json.dumps(errors))
 
 
 if __name__ == "__main__":

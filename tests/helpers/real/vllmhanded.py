@@ -21,8 +21,8 @@ def mend() -> None:
         lengths = torch.diff(cu_num_tokens, prepend=cu_num_tokens.new_zeros(1)).long()
         return x.masked_fill(x == replace_from, replace_to).repeat_interleave(lengths)
 
-    told = torch.tensor([0.8125, 0.0, 1.75]), torch.tensor([2, 3, 3], dtype=torch.int32), 3, 0, 1
-    if not torch.equal(rejection_sampler.expand_batch_to_tokens(*told), expand(*told)):
+    sample = torch.tensor([0.8125, 0.0, 1.75]), torch.tensor([2, 3, 3], dtype=torch.int32), 3, 0, 1
+    if not torch.equal(rejection_sampler.expand_batch_to_tokens(*sample), expand(*sample)):
         rejection_sampler.expand_batch_to_tokens = expand
 
 

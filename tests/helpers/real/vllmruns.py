@@ -59,9 +59,9 @@ def run(folder: Path, prompts: list[list[int]], **arguments: Any) -> Run:
         **arguments: of `vllm.LLM`, beside `SHAPE`.
     """
     folder.mkdir(parents=True)
-    asked, result = folder / "run.json", folder / "result.json"
-    asked.write_text(json.dumps({"prompts": prompts, "arguments": SHAPE | arguments}))
-    done = child([sys.executable, "-m", "real.vllmruns", str(asked), str(result)])
+    request, result = folder / "run.json", folder / "result.json"
+    request.write_text(json.dumps({"prompts": prompts, "arguments": SHAPE | arguments}))
+    done = child([sys.executable, "-m", "real.vllmruns", str(request), str(result)])
     assert done.returncode == 0, done.stdout[-4000:]
     return Run(**json.loads(result.read_text()), log=done.stdout)
 
@@ -78,15 +78,15 @@ def child(command: list[str]) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _main(asked: Path, result: Path) -> None:
+def _main(request_path: Path, result: Path) -> None:
     from vllm import LLM, SamplingParams
 
-    told = json.loads(asked.read_text())
-    llm = LLM(**told["arguments"], disable_log_stats=False)
+    request = json.loads(request_path.read_text())
+    llm = LLM(**request["arguments"], disable_log_stats=False)
     runner = llm.collective_rpc(lambda worker: worker.model_runner)[0]
     sampling = SamplingParams(temperature=0, max_tokens=16, ignore_eos=True, detokenize=False)
     with _traced(runner) as seen:
-        prompts = [{"prompt_token_ids": ids} for ids in told["prompts"]]
+        prompts = [{"prompt_token_ids": ids} for ids in request["prompts"]]
         outputs = llm.generate(prompts, sampling, use_tqdm=False)
     drafter = getattr(runner, "drafter", None)
     found = {

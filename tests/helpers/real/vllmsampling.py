@@ -57,21 +57,21 @@ def sampled(folder: Path, wanted: list[dict[str, Any]], **arguments: Any) -> lis
         **arguments: of `vllm.LLM`, beside `SHAPE`.
     """
     folder.mkdir(parents=True)
-    asked, result = folder / "run.json", folder / "result.json"
-    told = {"wanted": wanted, "arguments": SHAPE | {"max_model_len": 64} | arguments}
-    asked.write_text(json.dumps(told))
-    done = child([sys.executable, "-m", "real.vllmsampling", str(asked), str(result)])
+    request, result = folder / "run.json", folder / "result.json"
+    content = {"wanted": wanted, "arguments": SHAPE | {"max_model_len": 64} | arguments}
+    request.write_text(json.dumps(content))
+    done = child([sys.executable, "-m", "real.vllmsampling", str(request), str(result)])
     assert done.returncode == 0, done.stdout[-4000:]
     assert "Missing cached draft probabilities" not in done.stdout
     return [Sampled(**one) for one in json.loads(result.read_text())]
 
 
-def _main(asked: Path, result: Path) -> None:
+def _main(request_path: Path, result: Path) -> None:
     from vllm import LLM
 
-    told = json.loads(asked.read_text())
+    request = json.loads(request_path.read_text())
     llm = LLM(
-        **told["arguments"],
+        **request["arguments"],
         skip_tokenizer_init=True,
         enable_prefix_caching=False,
         disable_log_stats=False,
@@ -80,7 +80,7 @@ def _main(asked: Path, result: Path) -> None:
     mend()
     runner = llm.collective_rpc(lambda worker: worker.model_runner)[0]
     drafter = getattr(runner, "drafter", None)
-    result.write_text(json.dumps([_run(llm, drafter, **wanted) for wanted in told["wanted"]]))
+    result.write_text(json.dumps([_run(llm, drafter, **wanted) for wanted in request["wanted"]]))
 
 
 def _run(
@@ -100,8 +100,8 @@ def _run(
         outputs = llm.generate(prompts, params, use_tqdm=False)
     ids = [list(one.outputs[0].token_ids) for one in outputs]
     accepted, drafted = (a - b for a, b in zip(_counts(llm), before, strict=True))
-    told = {"greedy": ids[: len(GREEDY)], "outputs": ids[len(GREEDY) :]}
-    return {**seen, **told, "accepted": accepted, "drafted": drafted}
+    tokens = {"greedy": ids[: len(GREEDY)], "outputs": ids[len(GREEDY) :]}
+    return {**seen, **tokens, "accepted": accepted, "drafted": drafted}
 
 
 def _counts(llm: Any) -> list[float]:

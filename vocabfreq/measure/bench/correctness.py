@@ -86,7 +86,7 @@ def check_ids(
     if logits.exact and implementation.task == "greedy" and implementation.ours:
         kept = target_ids_of(head)
         keys = reference.greedy_logits(logits.values[:, kept].float(), kept)
-        wrong |= ids != packed_keys.ids_of(keys)
+        wrong |= ids != packed_keys.unpack_ids(keys)
     if wrong.any():
         row = int(wrong.nonzero()[0, 0])
         raise WrongResultError(
