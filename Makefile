@@ -19,7 +19,7 @@ $(VENV)/demo.stamp: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/dev.stamp: $(VENV)/demo.stamp
-	$(PIP_ENV) $(BIN)/pip install -q -e '.[plots,runtime]' $(DEV) build mypy ruff
+	$(PIP_ENV) $(BIN)/pip install -q -e '.[plots,runtime]' $(DEV) build import-linter mypy ruff
 	touch $@
 
 demo: $(VENV)/demo.stamp
@@ -32,6 +32,8 @@ lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python .ci/import_graph.py
 
 check: lint test
 
