@@ -20,8 +20,8 @@ from vocabfreq.measure.bench import Setup, benchmark, implementations
 from vocabfreq.measure.bench.correctness import check_ids, full_logits
 from vocabfreq.measure.bench.implementations import Implementation
 from vocabfreq.measure.bench.setup import DTYPES
+from vocabfreq.runtime.greedy import GreedySampler
 from vocabfreq.runtime.head import PrunedHead, prune_lm_head
-from vocabfreq.runtime.sampler import GreedySampler
 
 TINY = Setup(24, 90, (20, 90), (1, 3), "bfloat16", "cpu", 3, 1)
 OTHERS = {

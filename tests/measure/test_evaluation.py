@@ -33,8 +33,9 @@ from vocabfreq.measure.eval.compare import (
     first_differences,
     near_tie_limit,
 )
+from vocabfreq.measure.eval.engines import ENGINES, Engine
 from vocabfreq.measure.eval.evaluation import predict
-from vocabfreq.measure.eval.plan import ENGINES, Engine, load, save
+from vocabfreq.measure.eval.plan import load, save
 from vocabfreq.measure.eval.sweep import sweep
 
 # A worker with one more engine, which logs its calls to a file and can fail, wait or differ.
@@ -42,8 +43,8 @@ FAKE = """
 import sys, time
 from pathlib import Path
 from types import ModuleType
-from vocabfreq.measure.eval import plan, worker
-from vocabfreq.measure.eval.worker import report
+from vocabfreq.measure.eval import engine_process, engines
+from vocabfreq.measure.eval.engine_process import report
 from vocabfreq.measure.eval.plan import RunResult
 
 def run(spec):
@@ -66,8 +67,8 @@ def run(spec):
 module = ModuleType("fake_engine")
 module.run = run
 sys.modules["fake_engine"] = module
-plan.ENGINES["fake"] = plan.Engine("fake_engine", (), "")
-sys.exit(worker.main())
+engines.ENGINES["fake"] = engines.Engine("fake_engine", (), "")
+sys.exit(engine_process.main())
 """
 
 
@@ -394,9 +395,9 @@ def test_a_sweep_that_is_stopped_leaves_no_child_and_goes_on_later(
     code = f"""
 import sys
 from pathlib import Path
-from vocabfreq.measure.eval import Interrupted, Plan, plan
+from vocabfreq.measure.eval import Interrupted, Plan, engines
 from vocabfreq.measure.eval.sweep import sweep
-plan.ENGINES["fake"] = plan.Engine("fake_engine", (), "")
+engines.ENGINES["fake"] = engines.Engine("fake_engine", (), "")
 try:
     sweep({stuck!r}, Path({str(tmp_path / "parts")!r}), command={command!r})
 except Interrupted as stop:

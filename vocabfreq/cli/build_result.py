@@ -24,7 +24,7 @@ from vocabfreq.corpus.bad_rows import (
 )
 from vocabfreq.counting.merging import Report
 from vocabfreq.errors import CountError, OverwriteError
-from vocabfreq.frequencies.file import is_frequency_file
+from vocabfreq.frequencies.frequency_file import is_frequency_file
 from vocabfreq.storage.atomic import remove_leftovers
 
 MAX_BEYOND_ROWS = 0.01  # share of tokens beyond the model's rows that looks like a wrong config

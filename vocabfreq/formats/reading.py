@@ -20,8 +20,8 @@ from vocabfreq.formats.safetensors_file import read_header
 from vocabfreq.formats.token_map import NEMO_KEYS
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.frequencies.draft_vocab_file import KEY as DRAFT_VOCAB_KEY
-from vocabfreq.frequencies.file import KEY as TABLE_KEY
-from vocabfreq.frequencies.file import NAME as TABLE_NAME
+from vocabfreq.frequencies.frequency_file import KEY as TABLE_KEY
+from vocabfreq.frequencies.frequency_file import NAME as TABLE_NAME
 from vocabfreq.frequencies.table import FrequencyTable
 from vocabfreq.storage.resolve import Location, locate
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vocabfreq.errors import SelectionError
-from vocabfreq.frequencies import file
+from vocabfreq.frequencies import frequency_file
 from vocabfreq.frequencies.metadata import Metadata, SourceRecord, TokenizerRecord
 
 Counts = npt.NDArray[np.int64]
@@ -169,8 +169,10 @@ class RankedCounts:
 
     def save(self, path: str | Path) -> None:
         """Writes `vocab_freq.safetensors`, whole or not at all; equal tables give equal bytes."""
-        arrays = file.FrequencyArrays(self.counts, self.heldout, self.ranked_ids, self.meta)
-        file.write_frequency_file(arrays, Path(path))
+        arrays = frequency_file.FrequencyArrays(
+            self.counts, self.heldout, self.ranked_ids, self.meta
+        )
+        frequency_file.write_frequency_file(arrays, Path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -183,10 +185,10 @@ class RankedCounts:
         Raises:
             FileFormatError: it is no frequency file, or breaks the format; names what is wrong.
         """
-        local = file.locate_frequency_file(path)
-        arrays = file.read_frequency_file(local)
+        local = frequency_file.locate_frequency_file(path)
+        arrays = frequency_file.read_frequency_file(local)
         counts = cls(arrays.counts, arrays.heldout, arrays.meta)
-        file.check_ranking(local, arrays.ranked_ids, counts.ranked_ids)
+        frequency_file.check_ranking(local, arrays.ranked_ids, counts.ranked_ids)
         return counts
 
 

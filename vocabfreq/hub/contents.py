@@ -20,7 +20,7 @@ from typing import Any
 from vocabfreq.errors import MissingExtraError, RefusedError, SelectionError, first_line
 from vocabfreq.formats import write
 from vocabfreq.frequencies.draft_vocab import DraftVocab
-from vocabfreq.frequencies.file import NAME as FREQUENCIES
+from vocabfreq.frequencies.frequency_file import NAME as FREQUENCIES
 from vocabfreq.frequencies.table import FrequencyTable
 from vocabfreq.hub.card import CardInfo, render_card, target_repo
 from vocabfreq.storage.manifest import MANIFEST, make_manifest

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vocabfreq.errors import FileFormatError, OverwriteError
-from vocabfreq.frequencies.file import NAME as FREQUENCIES
+from vocabfreq.frequencies.frequency_file import NAME as FREQUENCIES
 from vocabfreq.frequencies.table import FrequencyTable
 from vocabfreq.storage.atomic import write_atomically
 from vocabfreq.storage.manifest import (

@@ -9,7 +9,7 @@ import msgspec
 from vocabfreq.errors import FileFormatError, VocabfreqError
 from vocabfreq.formats import read
 from vocabfreq.frequencies.draft_vocab import DraftVocab
-from vocabfreq.frequencies.file import NAME as FREQUENCIES
+from vocabfreq.frequencies.frequency_file import NAME as FREQUENCIES
 from vocabfreq.frequencies.table import FrequencyTable
 from vocabfreq.hub.contents import CONFIG, map_name
 from vocabfreq.hub.pulling import fetch, list_repo

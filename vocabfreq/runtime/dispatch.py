@@ -1,8 +1,8 @@
 """Chooses the code that runs: Triton or torch, fused or not, and one operator for `torch.compile`.
 
 `greedy`, `greedy_logits` and `sample` go to `launch` (Triton) where a GPU and Triton are, else to
-`torch_path`; both give the results of `reference`. Up to `FUSED_ROWS` batch rows the head product
-and the argmax are one kernel; above, the matrix library makes the logits.
+`torch_backend`; both give the results of `reference`. Up to `FUSED_ROWS` batch rows the head
+product and the argmax are one kernel; above, the matrix library makes the logits.
 
 Under `torch.compile` the same calls become custom operators, `vocabfreq::greedy` and
 `vocabfreq::sample`, which the compiler traces around. An operator writes into tensors that it is
@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from vocabfreq.errors import HeadError
-from vocabfreq.runtime import torch_path
+from vocabfreq.runtime import torch_backend
 from vocabfreq.runtime.reference import SampleOutput, SampleParams
-from vocabfreq.runtime.torch_path import Workspace, draft_logits
+from vocabfreq.runtime.torch_backend import Workspace, draft_logits
 
 Backend = Literal["auto", "triton", "torch"]
 # Provisional: set it by what benchmarks/bench_sampler.py says on a GPU.
@@ -81,7 +81,7 @@ def _greedy(
 ) -> Tensor:
     workspace = workspace or Workspace()
     if not triton:
-        return torch_path.greedy(hidden, *head, bitmask, out=out, workspace=workspace)
+        return torch_backend.greedy(hidden, *head, bitmask, out=out, workspace=workspace)
     if hidden.shape[0] > FUSED_ROWS:
         logits = draft_logits(hidden, head.weight, head.bias, head.scale, workspace)
         return greedy_logits(logits, head.target_ids, bitmask, triton, out=out, workspace=workspace)
@@ -103,7 +103,9 @@ def greedy_logits(
     """`greedy` of given logits, [B, K]."""
     workspace = workspace or Workspace()
     if not triton:
-        return torch_path.greedy_logits(logits, target_ids, bitmask, out=out, workspace=workspace)
+        return torch_backend.greedy_logits(
+            logits, target_ids, bitmask, out=out, workspace=workspace
+        )
     from vocabfreq.runtime import launch
 
     scratch = _tile_keys(logits, logits.shape[1], workspace)
@@ -135,7 +137,7 @@ def _sample(
 ) -> SampleOutput:
     weight, target_ids, bias, scale = head
     if not triton:
-        return torch_path.sample(hidden, weight, target_ids, params, bias, scale, bitmask)
+        return torch_backend.sample(hidden, weight, target_ids, params, bias, scale, bitmask)
     from vocabfreq.runtime import launch
 
     if hidden.shape[0] <= FUSED_ROWS:

@@ -22,7 +22,7 @@ from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.runtime.checks import check_head, check_hidden, check_weight_dtype
 from vocabfreq.runtime.dispatch import HeadTensors
 from vocabfreq.runtime.reference import head_logits, scale_and_cap
-from vocabfreq.runtime.torch_path import draft_logits
+from vocabfreq.runtime.torch_backend import draft_logits
 
 
 @dataclass(frozen=True)

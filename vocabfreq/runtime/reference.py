@@ -1,12 +1,12 @@
 """The definition of every kernel in plain torch; slow, and the oracle of the tests.
 
-`greedy`, `greedy_logits`, `sample` and `sample_logits` are what `launch` (Triton) and `torch_path`
-compute faster. Products and sums are float32. Results are packed keys (`packed_keys`), so of equal
-logits the lowest target id wins.
+`greedy`, `greedy_logits`, `sample` and `sample_logits` are what `launch` (Triton) and
+`torch_backend` compute faster. Products and sums are float32. Results are packed keys
+(`packed_keys`), so of equal logits the lowest target id wins.
 
-Shapes, here and in `launch` and `torch_path`: hidden [B, H]; weight [K, H]; target_ids int64 [K],
-or None where draft ids are target ids; bias and scale [K]; bitmask int32 [B, ceil(V / 32)], packed
-as xgrammar and llguidance pack it.
+Shapes, here and in `launch` and `torch_backend`: hidden [B, H]; weight [K, H]; target_ids int64
+[K], or None where draft ids are target ids; bias and scale [K]; bitmask int32 [B, ceil(V / 32)],
+packed as xgrammar and llguidance pack it.
 
 Noise comes from Philox-4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
 2011), which Triton has too. It is a function of (seed, step, batch row, target id) and keeps no

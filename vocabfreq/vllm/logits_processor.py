@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from vocabfreq.errors import RefusedError
 from vocabfreq.runtime import GreedySampler, PrunedHead, expand_logits
-from vocabfreq.runtime.torch_path import draft_logits
+from vocabfreq.runtime.torch_backend import draft_logits
 
 
 class PrunedLogitsProcessor(nn.Module):

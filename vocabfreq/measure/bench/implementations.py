@@ -15,8 +15,8 @@ from torch.nn import functional
 
 from vocabfreq.runtime import sampling
 from vocabfreq.runtime.dispatch import Backend, uses_triton
+from vocabfreq.runtime.greedy import GreedySampler
 from vocabfreq.runtime.head import PrunedHead
-from vocabfreq.runtime.sampler import GreedySampler
 
 Draft = Callable[[Tensor], Tensor]
 Task = Literal["greedy", "sample"]

@@ -5,8 +5,9 @@
 >>> plan = Plan(engine="transformers", target="path/to/target", drafter="self", prompts=prompts)
 >>> evaluate(plan, Path("eval.parts")).rows
 
-Each run is a process of its own (`worker`), so that no run inherits memory or a warm cache. An
-engine is a module with one function, `run(spec: RunSpec) -> RunResult`; `plan.ENGINES` lists them.
+Each run is a process of its own (`engine_process`), so that no run inherits memory or a
+warm cache. An engine is a module with one function, `run(spec: RunSpec) -> RunResult`;
+`engines.ENGINES` lists them.
 """
 
 from vocabfreq.errors import EvaluationError

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.measure.eval.compare import Difference, MeasureGaps, TargetGaps, compare_outputs
+from vocabfreq.measure.eval.engine_process import COMMAND, Progress
 from vocabfreq.measure.eval.plan import DraftStep, Plan, RunResult, RunSpec
 from vocabfreq.measure.eval.sweep import Run, sweep
-from vocabfreq.measure.eval.worker import COMMAND, Progress
 
 
 @dataclass(frozen=True)

@@ -5,21 +5,20 @@ processes; an engine applies the chat template to prompts that are lists of mess
 as it is.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from importlib import import_module
-from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from vocabfreq.checkpoints.config import read_config
-from vocabfreq.errors import EvaluationError, MissingExtraError
+from vocabfreq.errors import EvaluationError
 from vocabfreq.formats.reading import load_vocab
 from vocabfreq.frequencies.draft_vocab import DraftVocab
+from vocabfreq.measure.eval.engines import find_engine
 from vocabfreq.storage.atomic import write_atomically
 from vocabfreq.tokenizer.fingerprint import check_tokenizers, local_folders
 
@@ -176,59 +175,6 @@ def load(path: Path, kind: type[T]) -> T:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (msgspec.DecodeError, RecursionError) as error:
         raise EvaluationError(f"{path}: {error}", expected=f"a {kind.__name__} as JSON") from None
-
-
-class Engine(NamedTuple):
-    """A module that runs specs.
-
-    Attributes:
-        module: has `run(spec: RunSpec) -> RunResult`.
-        packages: that must be installed.
-        hint: how to install them.
-        max_batch_size: most requests at a time, None for any.
-        self_drafting: whether a target can draft for itself.
-    """
-
-    module: str
-    packages: tuple[str, ...]
-    hint: str
-    max_batch_size: int | None = None
-    self_drafting: bool = False
-
-
-ENGINES = {
-    "transformers": Engine(
-        "vocabfreq.measure.eval.transformers_engine",
-        ("torch", "transformers"),
-        "pip install 'vocabfreq[eval]'",
-        max_batch_size=1,
-        self_drafting=True,
-    ),
-    "vllm": Engine(
-        "vocabfreq.measure.eval.vllm_engine", ("vllm",), "pip install vllm, or see docs/vllm.md"
-    ),
-}
-
-
-def find_engine(name: str) -> Engine:
-    """An engine by its name; nothing is imported.
-
-    Raises:
-        EvaluationError: there is none of that name.
-        MissingExtraError: one of its packages is not installed.
-    """
-    if name not in ENGINES:
-        raise EvaluationError(f"engine {name!r}", expected=f"one of {', '.join(ENGINES)}")
-    missing = [package for package in ENGINES[name].packages if find_spec(package) is None]
-    if missing:
-        raise MissingExtraError(f"{missing[0]} is not installed", hint=ENGINES[name].hint)
-    return ENGINES[name]
-
-
-def run_spec(spec: RunSpec) -> RunResult:
-    """Runs a spec in its engine, in this process."""
-    run: Callable[[RunSpec], RunResult] = import_module(find_engine(spec.engine).module).run
-    return run(spec)
 
 
 @dataclass(frozen=True)

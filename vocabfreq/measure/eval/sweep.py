@@ -15,8 +15,8 @@ import msgspec
 from filelock import FileLock, Timeout
 
 from vocabfreq.errors import EvaluationError, RefusedError
+from vocabfreq.measure.eval.engine_process import COMMAND, Progress, run_in_process
 from vocabfreq.measure.eval.plan import Plan, RunResult, RunSpec, load, save
-from vocabfreq.measure.eval.worker import COMMAND, Progress, run_in_process
 from vocabfreq.storage.manifest import file_sha256
 
 WEIGHTS = ("*.safetensors", "*.bin")

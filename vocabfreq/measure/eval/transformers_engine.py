@@ -21,9 +21,9 @@ from torch import Tensor
 from vocabfreq.formats.reading import load_vocab
 from vocabfreq.frequencies.draft_vocab import DraftVocab
 from vocabfreq.measure.eval import models
+from vocabfreq.measure.eval.engine_process import PromptProgress, report
 from vocabfreq.measure.eval.models import CachedModel
 from vocabfreq.measure.eval.plan import DraftStep, RunResult, RunSpec
-from vocabfreq.measure.eval.worker import PromptProgress, report
 from vocabfreq.runtime import GreedySampler, PrunedHead, draft_chain, prune_lm_head
 
 WARM_UP_TOKENS = 8

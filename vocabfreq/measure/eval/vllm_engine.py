@@ -16,8 +16,8 @@ from typing import Any
 
 from vocabfreq.checkpoints.config import drafter_kind_by_config, read_config
 from vocabfreq.errors import EvaluationError
+from vocabfreq.measure.eval.engine_process import PromptProgress, report
 from vocabfreq.measure.eval.plan import DraftStep, Prompt, RunResult, RunSpec
-from vocabfreq.measure.eval.worker import PromptProgress, report
 from vocabfreq.vllm.config import KEY
 from vocabfreq.vllm.plugin import vllm_version
 

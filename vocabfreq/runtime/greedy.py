@@ -17,7 +17,7 @@ from vocabfreq.errors import HeadError
 from vocabfreq.runtime import checks, dispatch, packed_keys
 from vocabfreq.runtime.dispatch import Backend, uses_triton
 from vocabfreq.runtime.head import PrunedHead
-from vocabfreq.runtime.torch_path import Workspace
+from vocabfreq.runtime.torch_backend import Workspace
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup

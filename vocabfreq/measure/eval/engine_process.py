@@ -1,6 +1,6 @@
 """One run in a process of its own: the side of the parent, and the process itself.
 
-    python -m vocabfreq.measure.eval.worker SPEC.json RESULT.json
+    python -m vocabfreq.measure.eval.engine_process SPEC.json RESULT.json
 
 The process reports progress in marked lines on standard output; all else that it prints goes to a
 log. Its standard input is a pipe from the parent. When that closes, because the parent was
@@ -17,12 +17,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 
 from vocabfreq.errors import VocabfreqError
-from vocabfreq.measure.eval.plan import RunSpec, load, run_spec, save
+from vocabfreq.measure.eval.engines import find_engine
+from vocabfreq.measure.eval.plan import RunResult, RunSpec, load, save
 
-COMMAND = (sys.executable, "-m", "vocabfreq.measure.eval.worker")
+COMMAND = (sys.executable, "-m", "vocabfreq.measure.eval.engine_process")
 MARK = "vocabfreq-eval: "
 INTERVAL = 10.0  # seconds between two reports of `PromptProgress`
 Progress = Callable[[str], None]
@@ -108,7 +110,8 @@ def main() -> int:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     spec_path, out = map(Path, sys.argv[1:])
     try:
-        result = run_spec(load(spec_path, RunSpec))
+        spec = load(spec_path, RunSpec)
+        result: RunResult = import_module(find_engine(spec.engine).module).run(spec)
         save(out, replace(result, ended_at=datetime.now(UTC).isoformat(timespec="seconds")))
     except VocabfreqError as error:
         sys.stderr.write(f"error: {error}\n")
