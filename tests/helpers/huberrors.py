@@ -1,4 +1,4 @@
-"""What a loader says, for processes that evaluate expressions."""
+"""Error messages of the readers, for processes that evaluate expressions."""
 
 
 def error_of(name: str, how: str) -> str:
