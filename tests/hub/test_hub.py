@@ -290,7 +290,7 @@ def test_h2_other_bytes_than_the_manifest_says(
         assert done.status == 1
     else:
         name = REPO if reader == "load" else f"{REPO}/freq_260.pt"
-        text = cli.value(f"__import__('hubwords').error_of({name!r}, {reader!r})")
+        text = cli.value(f"__import__('huberrors').error_of({name!r}, {reader!r})")
     assert "by the SHA256SUMS of commit" in text
     assert "has sha256" in text
 
@@ -328,7 +328,7 @@ def test_h3_a_file_too_large_for_a_list(
     empty = HubCli(hub, tmp_path / "home")  # nothing is in its cache
     huge = {"X-Linked-Size": str(100 << 30)}
     hub.faults = [Fault(on("HEAD", "/freq_260.pt"), headers=huge)]
-    text = empty.value(f"__import__('hubwords').error_of('{REPO}/freq_260.pt', 'map')")
+    text = empty.value(f"__import__('huberrors').error_of('{REPO}/freq_260.pt', 'map')")
     empty.close()
     assert "107,374,182,400 bytes" in text and "nothing was fetched" in text
     assert f"GET /{REPO}/resolve/" not in " ".join(a for a in hub.requests if "freq_260" in a)
