@@ -16,6 +16,7 @@ import msgspec
 
 from vocabfreq.errors import TokenizerError
 from vocabfreq.storage.resolve import Folder, open_folder
+from vocabfreq.tokenizer.chat_template import TEMPLATE_FILE, ChatTemplate, read_chat_template
 
 _BYTE_TOKEN = re.compile(r"^<0x[0-9A-F]{2}>$")
 
@@ -37,6 +38,9 @@ class TokenizerInfo:
         byte_ids: ids of the byte tokens: the letters of byte-level BPE, or <0x00> … <0xFF>; some
             tokenizers lack a few.
         path: local path of tokenizer.json.
+        chat_template: the chat template, None when it has none.
+        special_tokens: texts of the tokens that it calls special, by which turns end.
+        remarks: what is odd about its files.
     """
 
     name: str
@@ -50,6 +54,9 @@ class TokenizerInfo:
     template_ids: tuple[int, ...]
     byte_ids: tuple[int, ...]
     path: Path
+    chat_template: ChatTemplate | None = None
+    special_tokens: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 class _AddedToken(msgspec.Struct):
@@ -94,6 +101,7 @@ def load_tokenizer(spec: str, model_config: str | None = None) -> TokenizerInfo:
         raise TokenizerError(f"{model_config!r} has no config.json", hint="check --model-config")
     rows = _rows(configs[0]) or max(vocab.values()) + 1
     ids = {i for i in vocab.values() if i < rows}
+    special_tokens = tuple(sorted(a.content for a in parsed.added_tokens if a.special))
     return TokenizerInfo(
         name=folder.name,
         revision=folder.revision,
@@ -113,6 +121,21 @@ def load_tokenizer(spec: str, model_config: str | None = None) -> TokenizerInfo:
         ),
         byte_ids=_valid_ids(_byte_ids(vocab, parsed), rows),
         path=path,
+        chat_template=read_chat_template(
+            tokenizer_config, folder.file(TEMPLATE_FILE), special_tokens
+        ),
+        special_tokens=special_tokens,
+        remarks=_stop_ids_beyond(configs, rows),
+    )
+
+
+def _stop_ids_beyond(configs: tuple[dict[str, Any], dict[str, Any]], rows: int) -> tuple[str, ...]:
+    """A remark for each stop id that the model has no row for."""
+    return tuple(
+        f"{name} names the stop id {stop}, but the model has {rows:,} rows: it is left out"
+        for name, config in zip(("config.json", "generation_config.json"), configs, strict=True)
+        for stop in _config_ids("eos", (config,), {}, {})
+        if isinstance(stop, int) and stop >= rows
     )
 
 
@@ -200,7 +223,7 @@ def _config_ids(
 
 def _template(folder: Folder, tokenizer_config: dict[str, Any]) -> str:
     """The text of the chat templates, which is searched and never run."""
-    path = folder.file("chat_template.jinja")
+    path = folder.file(TEMPLATE_FILE)
     separate = path.read_text("utf-8", errors="replace") if path else ""
     return separate + json.dumps(tokenizer_config.get("chat_template", ""), ensure_ascii=False)
 
