@@ -87,7 +87,7 @@ def test_build_replaces_no_other_file(tok: Path, corpus: Path, tmp_path: Path) -
     [
         (["-s", "nope.jsonl"], "no file matches 'nope.jsonl'"),
         (["-s", "corpus.jsonl", "--column", "body"], "no column 'body'"),
-        (["-s", "."], "is a directory"),
+        (["-s", "empty"], "is a directory without a file to read"),
         (["-s", "corpus.jsonl", "-t", "nowhere"], "no folder 'nowhere'"),
         (["-s", "corpus.xyz"], "no file matches 'corpus.xyz'"),
     ],
@@ -95,6 +95,7 @@ def test_build_replaces_no_other_file(tok: Path, corpus: Path, tmp_path: Path) -
 def test_F15_errors_are_two_lines_and_exit_1(
     tok: Path, corpus: Path, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
+    (tmp_path / "empty").mkdir()
     done = run("build", "-t", tok, *arguments, cwd=tmp_path)
     assert done.returncode == 1
     assert message in done.stderr
@@ -453,7 +454,38 @@ def test_an_output_that_cannot_be_written_is_an_error_without_a_traceback(
 
 
 def test_a_file_of_an_unknown_kind(tok: Path, tmp_path: Path) -> None:
-    (tmp_path / "x.csv").write_text("text\nabc\n")
-    done = run("build", "-t", tok, "-s", "x.csv", cwd=tmp_path)
+    (tmp_path / "x.xml").write_text("<text>abc</text>")
+    done = run("build", "-t", tok, "-s", "x.xml", cwd=tmp_path)
     assert done.returncode == 1
-    assert "cannot tell how to read 'x.csv'" in done.stderr
+    assert "cannot tell how to read 'x.xml'" in done.stderr
+
+
+def test_F20_a_build_without_a_token_writes_no_file_and_says_why(tok: Path, tmp_path: Path) -> None:
+    rows = ['{"messages": [{"role": "assistant", "content": {"foo": 1}}]}'] * 3
+    (tmp_path / "a.jsonl").write_text("\n".join([*rows, "{broken"]))
+    done = run("build", "-t", tok, "-s", "a.jsonl", "-o", "out", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "not one token was counted, and out is not written" in done.stderr
+    assert "3 × turns do not fit (a.jsonl, line 1: an object with the keys 'foo')" in done.stderr
+    assert "1 × not JSON (a.jsonl, line 4)" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_T8_chats_without_a_template_count_as_row_text_with_a_remark(
+    tok: Path, tmp_path: Path
+) -> None:
+    row = {"messages": [{"role": "assistant", "content": "abc"}], "title": "the the"}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row))
+    done = run("build", "-t", tok, "-s", "a.jsonl", "-o", "out", "--holdout", 0, cwd=tmp_path)
+    assert done.returncode == 0
+    assert "has no chat template: of a the text of the rows is counted" in done.stderr
+    assert "a: the assistant's turns of 'messages'; not 'title' (37% of the text)" in done.stdout
+    assert (FrequencyTable.load(tmp_path / "out").counts.sum(0) == truth(tok, ["abc"])).all()
+    template = "{% for m in messages %}{{ m.role + m.content + '<|im_end|>' }}{% endfor %}"
+    template += "{% if add_generation_prompt %}assistant{% endif %}"
+    (tmp_path / "t.jinja").write_text(template)
+    options = ("--chat-template", "t.jinja", "--holdout", 0)
+    done = run("build", "-t", tok, "-s", "a.jsonl", "-o", "out", *options, cwd=tmp_path)
+    assert "as the chat template writes it" in done.stdout
+    counts = FrequencyTable.load(tmp_path / "out").counts.sum(0)
+    assert (counts == truth(tok, ["abc<|im_end|>"])).all()

@@ -1,8 +1,10 @@
-"""CASES.md F1 to F10 and F13 to F15: inputs that broke others."""
+"""CASES.md F1 to F10, F13 to F18 and F21: inputs that broke others."""
 
 import gzip
 import json
+import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,9 @@ from tokenizers import processors
 
 from vocabfreq import Source
 from vocabfreq.corpus import readers
+from vocabfreq.counting.plan import make_plan
 from vocabfreq.errors import IdRangeError, SourceError
+from vocabfreq.tokenizer.info import load_tokenizer
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -289,8 +293,8 @@ def test_F15_a_missing_column_lists_the_columns(tok: Path, lines: Lines) -> None
 
 
 def test_F15_a_directory(tok: Path, lines: Lines, tmp_path: Path) -> None:
-    lines({"text": "a"}, name="real.jsonl")
-    with pytest.raises(SourceError, match=r"(?s)is a directory.*real\.jsonl"):
+    (tmp_path / "image.png").write_bytes(b"x")
+    with pytest.raises(SourceError, match=r"(?s)is a directory without.*image\.png"):
         report(tok, str(tmp_path))
 
 
@@ -303,13 +307,79 @@ def test_F7_the_first_line_may_be_longer_than_a_block(
     assert (total(found.table) == truth(tok, texts)).all()
 
 
-def test_F2_what_ends_a_gzip_file_beside_its_content(tok: Path, tmp_path: Path) -> None:
-    data = b'{"text":"abc"}\n{"text":"the"}'
-    path = tmp_path / "x.jsonl.gz"
-    path.write_bytes(gzip.compress(data) + b"garbage after the end")
+@pytest.mark.parametrize("kind", ["gz", "zst"])
+def test_F16_bytes_after_the_last_member_are_ignored(tok: Path, tmp_path: Path, kind: str) -> None:
+    pack = gzip.compress if kind == "gz" else zstd.compress
+    path = tmp_path / f"x.jsonl.{kind}"
+    path.write_bytes(pack(b'{"text":"abc"}\n{"text":"the"}') + b"garbage after the end")
     found = report(tok, str(path))
     assert (total(found.table) == truth(tok, ["abc", "the"])).all()
-    assert skipped(found) == {"truncated file": 1}
+    assert skipped(found) == {"trailing bytes ignored": 1}
+
+
+def test_F16_zeros_after_the_last_member_are_padding(tok: Path, tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"text":"abc"}\n{"text":"the"}') + bytes(512))
+    found = report(tok, str(path))
+    assert (total(found.table) == truth(tok, ["abc", "the"])).all()
+    assert not skipped(found)
+
+
+def test_F17_a_file_that_is_reached_twice_counts_twice_with_a_remark(
+    tok: Path, lines: Lines, tmp_path: Path
+) -> None:
+    path = lines({"text": "abc"}, name="a.jsonl")
+    (tmp_path / "link.jsonl").symlink_to(path)
+    plan = make_plan([f"x={path}", f"y={tmp_path / '*.jsonl'}"], str(tok))
+    assert [remark for remark in plan.remarks if "a.jsonl is counted 3 times" in remark]
+    assert "of x" in plan.remarks[0]
+    assert "link.jsonl' of y" in plan.remarks[0]
+    found = report(tok, f"x={path}", f"y={tmp_path / '*.jsonl'}")
+    assert (total(found.table) == truth(tok, ["abc"] * 3)).all()
+
+
+def test_F18_a_named_pipe_is_read_once(tok: Path, tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    texts = [f"abc {n}" for n in range(5)]
+    data = "".join(json.dumps({"text": text}) + "\n" for text in texts).encode()
+    thread = threading.Thread(target=path.write_bytes, args=(data,))
+    thread.start()
+    found = report(tok, f"x={path}")
+    thread.join()
+    assert (total(found.table) == truth(tok, texts)).all()
+
+
+def test_F18_a_folder_stands_for_the_files_under_it(
+    tok: Path, lines: Lines, tmp_path: Path
+) -> None:
+    folder = tmp_path / "corpus"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "b.jsonl").write_text('{"text": "abc"}\n')
+    (folder / "sub" / "a.csv").write_text('text,n\n"the\nab",1\nll,2\n')
+    (folder / "c.tsv").write_text("text\tn\nlo, x\t1\n")
+    (folder / "image.png").write_bytes(b"x")
+    (folder / ".hidden.jsonl").write_text("no")
+    plan = make_plan([str(folder)], str(tok))
+    assert plan.files(0) == ("b.jsonl", "c.tsv", "a.csv")
+    assert plan.remarks == (f"corpus: 1 files of {str(folder)!r} cannot be read",)
+    found = report(tok, str(folder))
+    assert (total(found.table) == truth(tok, ["abc", "lo, x", "the\nab", "ll"])).all()
+    assert not skipped(found)
+
+
+def test_F21_a_stop_id_beyond_the_rows_is_a_remark(tmp_path: Path) -> None:
+    folder = save_tokenizer(
+        tiny_tokenizer(),
+        tmp_path / "t",
+        config={"vocab_size": 265, "eos_token_id": 264},
+        generation_config={"eos_token_id": [264, 900]},
+    )
+    info = load_tokenizer(str(folder))
+    assert info.stop_ids == (264,)
+    assert info.remarks == (
+        "generation_config.json names the stop id 900, but the model has 265 rows: it is left out",
+    )
 
 
 def test_F2_a_truncated_json_array_is_no_mere_bad_row(
@@ -325,16 +395,16 @@ def test_F2_a_truncated_json_array_is_no_mere_bad_row(
 def test_F13_turns_of_unknown_roles_are_counted(tok: Path, lines: Lines) -> None:
     turns = [{"from": "GPT-4", "value": "abc"}, {"from": "human", "value": "x"}]
     found = report(tok, str(lines({"conversations": turns}, {"conversations": turns})))
-    assert skipped(found) == {"turn of an unknown role": 2}
+    assert skipped(found) == {"tokens of the unknown role 'gpt-4'": 2}
     assert found.table.sources[0].tokens == 0
 
 
 def test_F13_turns_that_do_not_fit_say_where(tok: Path, lines: Lines) -> None:
     good = {"messages": [{"role": "assistant", "content": "abc"}]}
-    bad = {"messages": [{"role": "assistant", "content": ["x"]}]}
+    bad = {"messages": [{"role": "assistant", "content": 5}]}
     found = report(tok, str(lines(good, bad)))
     assert skipped(found) == {"turns do not fit": 1}
-    assert "content" in str(found.examples["rows"][0])
+    assert "int instead of text" in str(found.examples["rows"][0])
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])

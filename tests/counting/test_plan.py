@@ -169,7 +169,7 @@ def test_F12_another_content_since_the_plan_is_refused(planned: Plan, corpus: Pa
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        ({"format": 2}, "format is 2"),
+        ({"format": 3}, "format is 3"),
         ({"shards": []}, "no shards"),
         ({"rows": "many"}, "rows"),
         ({"files": []}, "not there"),

@@ -112,9 +112,9 @@ def test_standard_input_is_counted_again_from_its_start_or_not_at_all(
 def piped(data: bytes, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Standard input holds the data."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-    files.standard_input.cache_clear()
+    files.stream_at.cache_clear()
     yield
-    files.standard_input.cache_clear()
+    files.stream_at.cache_clear()
 
 
 @pytest.mark.parametrize("calls", [0, 3], ids=["at-once", "in-the-middle"])

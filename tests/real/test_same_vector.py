@@ -68,7 +68,7 @@ def test_whatever_the_workers(
     monkeypatch.setattr(
         sources, "MIN_SHARD_BYTES", 1
     )  # eight shards, so that there is work to share out
-    assert len(sources.plan_source(0, sources.parse_source(str(real.corpus)))) >= 8
+    assert len(sources.plan_source(0, sources.parse_source(str(real.corpus))).shards) >= 8
     assert_same(counted(real, real.corpus, workers), expected)
 
 

@@ -65,7 +65,8 @@ class CountingOptions:
         list[str] | None,
         COUNTED.option(
             "[NAME=]COLUMN",
-            "Column to count, for every source or for the source NAME. Default: detected.",
+            "Column to count, or a path such as choices\\[].message.content, for every source or "
+            "for the source NAME; repeat for more columns. Default: detected.",
         ),
     ] = None
     roles: Annotated[RolesChoice, COUNTED.option(None, "Turns of a chat that count.")] = (
@@ -90,6 +91,14 @@ class CountingOptions:
             "Default: rank by raw counts.",
         ),
     ] = None
+    chat_template: Annotated[
+        str,
+        COUNTED.option(
+            "auto|off|FILE",
+            "Count conversations and answers as the model writes them, by the tokenizer's chat "
+            "template or a Jinja file; off counts the text of the rows.",
+        ),
+    ] = "auto"
     holdout: Annotated[
         int,
         COUNTED.option("N", "Hold out one document in N to measure coverage; 0 for none.", min=0),
@@ -123,12 +132,16 @@ class CountingOptions:
             encoder=self.encoder.value,
             weights=weights,
             model_config=self.model_config,
+            chat_template=self.chat_template,
             **run_options,
         )
         return make_plan(sources, self.tokenizer, count_options)
 
     def parse_sources(self) -> "list[Source]":
-        """The sources with their columns: `COLUMN` for all of them, `NAME=COLUMN` for one."""
+        """The sources with their columns: `COLUMN` for all of them, `NAME=COLUMN` for one.
+
+        Columns of a name go before those for all sources.
+        """
         from dataclasses import replace
 
         from vocabfreq.corpus.sources import parse_source
@@ -140,12 +153,14 @@ class CountingOptions:
         }
         sources = [parse_source(spec, **settings) for spec in self.source]
         names = [source.name for source in sources]
-        for text in sorted(self.column or [], key=lambda text: "=" in text):  # NAME= overrides
+        columns: dict[str, list[str]] = {}
+        for text in self.column or []:
             name, equals, column = text.rpartition("=")
             if equals and name not in names:
                 raise typer.BadParameter(f"no source {name!r} among {', '.join(names)}")
-            sources = [replace(s, column=column) if name in ("", s.name) else s for s in sources]
-        return sources
+            columns.setdefault(name, []).append(column)
+        chosen = {name: tuple(columns.get(name) or columns.get("") or ()) for name in names}
+        return [replace(s, column=chosen[s.name] or None) for s in sources]
 
     def _parse_weights(self) -> dict[str, float] | None:
         weights = parse_named_numbers(self.weight, "--weight")

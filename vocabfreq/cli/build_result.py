@@ -57,10 +57,11 @@ def save_report(report: Report, output: Path, started: float | None = None) -> "
         started: `time.monotonic()` when counting began, None if other processes counted.
 
     Raises:
-        CountError: no token was counted and `output` exists, or the file cannot be written.
+        CountError: no token was counted, or the file cannot be written.
     """
-    if output.exists() and not any(source.tokens for source in report.table.sources):
-        raise CountError(f"not one token was counted; {output} is left as it was")
+    if not any(source.tokens for source in report.table.sources):
+        left = "is left as it was" if output.exists() else "is not written"
+        raise CountError(f"not one token was counted, and {output} {left}: {_why_nothing(report)}")
     # Removes what a killed build left half written, not what another build writes now.
     age = 3600 if started is None else time.monotonic() - started
     remove_leftovers(output.parent, glob.escape(output.name), older_than=time.time() - age)
@@ -72,6 +73,20 @@ def save_report(report: Report, output: Path, started: float | None = None) -> "
             hint="the counts are kept: make room, and run the same command again",
         ) from None
     return BuildResult(report, output, None if started is None else time.monotonic() - started)
+
+
+def _why_nothing(report: Report) -> str:
+    """What became of the rows of a count without a token."""
+    reasons = []
+    for source in report.table.sources:
+        parts = [f"{source.documents:,} documents without text"] if source.documents else []
+        for reason, number in source.skipped.items():
+            first = next((e for e in report.examples[source.name] if e.reason == reason), None)
+            parts.append(f"{number:,} × {reason}" + (f" ({first})" if first else ""))
+        layout = report.layouts.get(source.name)
+        counted = f" (counted is {layout})" if layout else ""
+        reasons.append(f"{source.name}: {', '.join(parts) or 'no rows'}{counted}")
+    return "; ".join(reasons)
 
 
 @dataclass(frozen=True)
@@ -116,6 +131,7 @@ class BuildResult:
             "distinct_ids": self._distinct_ids,
             "coverage": render.coverage(table),
             "skipped": {s.name: s.skipped for s in table.sources},
+            "layouts": report.layouts,
             "examples": {
                 name: [f"{e.reason}: {e}" for e in examples]
                 for name, examples in report.examples.items()
@@ -142,8 +158,6 @@ class BuildResult:
             return "a file is truncated; the number of lost rows is unknown"
         if any(BROKEN in reasons for reasons in skipped):
             return "a file is broken and was not counted"
-        if not any(source.documents for source in sources):
-            return "not one document was counted"
         beyond = sum(reasons.get(BEYOND_ROWS, 0) for reasons in skipped)
         if beyond > MAX_BEYOND_ROWS * sum(source.tokens for source in sources):
             return f"{beyond:,} tokens are beyond the model's rows: another model's config?"
@@ -175,6 +189,8 @@ class BuildResult:
         ]
         header = ["source", "documents", "held out", "tokens", "text", "skipped"]
         render.print_table("Counted", header, rows)
+        for name, layout in self.report.layouts.items():
+            print(render.clean(f"{name}: {layout}"))
         render.print_coverage(table)
         self._print_skipped()
         self._print_encoder()

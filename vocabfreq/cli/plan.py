@@ -68,7 +68,7 @@ def print_plan(plan: "Plan", as_json: bool) -> None:
     rows = [
         [
             source["source"],
-            f"{source['kind']} in {source['column']!r}",
+            source["layout"],
             f"{source['files']:,}",
             f"{source['shards']:,}",
             render.megabytes(source["bytes"]),
@@ -86,6 +86,7 @@ def _source_summary(plan: "Plan", index: int) -> dict[str, Any]:
         "files": len(plan.files(index)),
         "shards": len(shards),
         "bytes": sum(shard.size for shard in shards),
-        "column": shards[0].layout.column,
+        "column": shards[0].layout.columns,
         "kind": shards[0].layout.kind,
+        "layout": plan.layouts[index].describe(rendered=plan.worker_config.template is not None),
     }

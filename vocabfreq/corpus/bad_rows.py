@@ -9,19 +9,23 @@ NO_COLUMN = "column missing"
 NULL = "column is null"
 WRONG_TYPE = "column is a{}"
 WRONG_ITEMS = "{} do not fit"
+NO_TEXT = "no text in the column"
+ERROR_ROW = "an error instead of an answer"
+TEMPLATE = "chat template: {}"
 WRONG_MASK = "loss mask of another length"
 TRUNCATED = "truncated file"
 BROKEN = "broken file"
+TRAILING = "trailing bytes ignored"
 
 SURROGATE = "lone surrogate replaced"
 BEYOND_ROWS = "id beyond the model's rows"
 TRIVIAL_MASK = "loss mask all {}"
 
-UNKNOWN_ROLE = "turn of an unknown role"
+UNKNOWN_ROLE = "tokens of the unknown role {!r}"
 NO_MASK = "row without a loss mask beside rows with one"
 
 EXAMPLES_PER_REASON = 3
-REMARKS = (UNKNOWN_ROLE, NO_MASK, TRIVIAL_MASK.format("ones"), TRIVIAL_MASK.format("zeros"))
+REMARKS = (TRAILING, NO_MASK, TRIVIAL_MASK.format("ones"), TRIVIAL_MASK.format("zeros"))
 NOT_BAD_ROWS = (SURROGATE, BEYOND_ROWS, *REMARKS)
 
 
@@ -75,4 +79,14 @@ class BadRows:
 
 def count_bad_rows(skipped: dict[str, int]) -> int:
     """Number of rows in `skipped` that were lost; repaired rows and remarks do not count."""
-    return sum(n for reason, n in skipped.items() if reason not in NOT_BAD_ROWS)
+    return sum(n for reason, n in skipped.items() if is_bad_row(reason))
+
+
+def is_bad_row(reason: str) -> bool:
+    """Whether rows were lost for this reason; repaired rows and remarks were not."""
+    return reason not in NOT_BAD_ROWS and not is_unknown_role(reason)
+
+
+def is_unknown_role(reason: str) -> bool:
+    """Whether the reason is the remark about the turns of an unknown role."""
+    return reason.startswith(UNKNOWN_ROLE.partition("{")[0])

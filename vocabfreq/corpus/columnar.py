@@ -4,32 +4,53 @@ A record batch of plain strings, or of lists of integers, becomes a batch at onc
 row by row. Files that `datasets` streams come as record batches too.
 """
 
+import io
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import csv
 
 from vocabfreq.corpus.bad_rows import BadRows
-from vocabfreq.corpus.files import InputFile, Piece
-from vocabfreq.corpus.rows import MASK_COLUMN, Batch, BatchBuilder, IdBatch, Layout
+from vocabfreq.corpus.extraction import steps_of
+from vocabfreq.corpus.files import BLOCK, InputFile, Piece, Read, decompressed
+from vocabfreq.corpus.layouts import ANSWERS_COLUMN, MASK_COLUMN, REASONING_COLUMNS, Layout
+from vocabfreq.corpus.rows import Batch, BatchBuilder, IdBatch
 from vocabfreq.errors import SourceError, first_line
+from vocabfreq.tokenizer.rendering import TurnRenderer
 
 ROWS_AT_ONCE = 512  # more falls out of the cache between decoding and counting
 
 
-def columns_to_read(file: InputFile, layout: Layout) -> list[str]:
-    """The column to count, and the loss mask of ids where the file has one."""
+def columns_to_read(file: InputFile, layout: Layout) -> list[str] | None:
+    """The columns to count, and the loss mask of ids where the file has one; None for all."""
+    if layout.kind == "rows":
+        return None if file.format == "hub" else _names_read(file, layout)
     if layout.kind != "ids" or file.format == "hub":
         return [layout.column]
+    return [layout.column, *({MASK_COLUMN} & set(_column_names(file)))]
+
+
+def _names_read(file: InputFile, layout: Layout) -> list[str]:
+    """The columns that the paths of a layout begin with, and those read beside them."""
+    wanted = {steps_of(path)[0] for path in layout.paths} | set(layout.paths)
+    return [
+        name
+        for name in _column_names(file)
+        if name in wanted or name.lower() in (*REASONING_COLUMNS, "error", ANSWERS_COLUMN)
+    ]
+
+
+def _column_names(file: InputFile) -> list[str]:
     with file.open() as raw:
+        if file.format == "csv":
+            return list(next(_csv_batches(raw, file, None)).schema.names)
         if file.format == "parquet":
             with _open_parquet(raw, file) as parquet:
-                names = parquet.schema_arrow.names
-        else:
-            names = _open_arrow(raw, file).schema.names
-    return [layout.column, *({MASK_COLUMN} & set(names))]
+                return list(parquet.schema_arrow.names)
+        return list(_open_arrow(raw, file).schema.names)
 
 
 def record_batches(piece: Piece, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
@@ -43,6 +64,9 @@ def record_batches(piece: Piece, columns: list[str] | None) -> Iterator[pa.Recor
         SourceError: it is not such a file, or has no such column.
     """
     with piece.file.open() as raw:
+        if piece.file.format == "csv":
+            yield from _csv_batches(raw, piece.file, columns)
+            return
         if piece.file.format == "arrow":
             reader = _open_arrow(raw, piece.file)
             _check_columns(columns, reader.schema, piece.file)
@@ -55,6 +79,46 @@ def record_batches(piece: Piece, columns: list[str] | None) -> Iterator[pa.Recor
             groups = list(range(piece.start, stop))
             # Without a thread pool of its own: the workers already fill the cores.
             yield from file.iter_batches(ROWS_AT_ONCE, groups, columns=columns, use_threads=False)
+
+
+def _csv_batches(raw: Any, file: InputFile, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
+    """Record batches of a CSV or TSV file, every column as text."""
+    stream = _Readable(decompressed(raw, file.compression))
+    delimiter = "\t" if ".tsv" in file.name.lower() else ","
+    parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    try:
+        names = csv.open_csv(_csv_head(file), parse_options=parse).schema.names
+        convert = csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            include_columns=columns or [],
+            strings_can_be_null=True,
+        )
+        yield from csv.open_csv(stream, parse_options=parse, convert_options=convert)
+    except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
+        raise SourceError(
+            f"{file.name} is not a readable CSV file: {first_line(error)}",
+            expected="a header line, and as many fields in every row, in UTF-8",
+        ) from None
+
+
+def _csv_head(file: InputFile) -> io.BytesIO:
+    with file.open() as raw:
+        return io.BytesIO(decompressed(raw, file.compression)(BLOCK))
+
+
+class _Readable(io.RawIOBase):
+    """A read function as a file."""
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def _open_parquet(raw: Any, file: InputFile) -> pq.ParquetFile:
@@ -116,7 +180,11 @@ def first_records(batches: Iterator[pa.RecordBatch], number: int) -> list[dict[s
 
 
 def read_batch(
-    batch: pa.RecordBatch, file: str, layout: Layout, bad_rows: BadRows
+    batch: pa.RecordBatch,
+    file: str,
+    layout: Layout,
+    bad_rows: BadRows,
+    renderer: TurnRenderer | None = None,
 ) -> Iterator[Batch | IdBatch]:
     """The documents of one record batch.
 
@@ -125,14 +193,23 @@ def read_batch(
         file: base name of the file, for messages.
         layout: where the text is.
         bad_rows: gets the rows that are skipped or repaired; its `lines` grows by the rows read.
+        renderer: of a chat template, None to count the text of the rows.
     """
+    builder = BatchBuilder(layout, bad_rows, file, "row", renderer)
+    if layout.kind == "rows":
+        for number, row in enumerate(batch.to_pylist(), bad_rows.lines + 1):
+            builder.add(row, number)
+        yield from builder.build()
+        bad_rows.lines += batch.num_rows
+        return
     column = batch.column(layout.column)
     has_mask = layout.kind == "ids" and MASK_COLUMN in batch.schema.names
     mask = batch.column(MASK_COLUMN) if has_mask else None
-    if plain := _plain_batch(column, mask, layout, bad_rows.lines):
+    is_rendered = renderer is not None and layout.answer
+    plain = None if is_rendered else _plain_batch(column, mask, layout, bad_rows.lines)
+    if plain:
         yield plain
     else:
-        builder = BatchBuilder(layout, bad_rows, file, "row")
         masks = [None] * len(column) if mask is None else mask.to_pylist()
         for number, row in enumerate(zip(_values(column), masks, strict=True), bad_rows.lines + 1):
             builder.add(dict(zip((layout.column, MASK_COLUMN), row, strict=True)), number)

@@ -1,7 +1,7 @@
 """Files of a source: what they are, whether they changed, and how to open and decompress them.
 
-Standard input is a file too. Its first bytes are kept, so that looking at its format loses nothing;
-what was read of it beyond them can be read only once.
+Standard input and named pipes are files too. Their first bytes are kept, so that looking at the
+format loses nothing; what was read beyond them can be read only once.
 """
 
 import glob
@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import io
 import os
+import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -25,7 +26,7 @@ if sys.version_info >= (3, 14):  # pragma: no cover
 else:
     from backports import zstd
 
-Format = Literal["jsonl", "json", "txt", "parquet", "arrow", "hub"]
+Format = Literal["jsonl", "json", "txt", "csv", "parquet", "arrow", "hub"]
 Read = Callable[[int], bytes]
 
 BLOCK = 4 << 20
@@ -37,6 +38,8 @@ SUFFIXES: dict[str, Format] = {
     ".json": "json",
     ".parquet": "parquet",
     ".arrow": "arrow",
+    ".csv": "csv",
+    ".tsv": "csv",
     ".txt": "txt",
     ".md": "txt",
     ".py": "txt",
@@ -45,6 +48,9 @@ SUFFIXES: dict[str, Format] = {
 COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
 _MAGIC = {b"\x1f\x8b": "gz", b"\x28\xb5\x2f\xfd": "zst"}
 _SAMPLE = 64 << 10
+_PIPE = "pipe"
+# What the readers say when something else than a member or frame stands where one could begin.
+_NO_MEMBER = ("Not a gzipped file", "Unable to decompress Zstandard data: Unknown frame descriptor")
 _LISTED = 8
 
 
@@ -56,7 +62,7 @@ class InputFile:
         path: a local path, an `hf://` address, or `-`.
         format: how it is read; `hub` is streamed by `datasets`.
         compression: `gz`, `zst` or None.
-        size: bytes; 0 for standard input.
+        size: bytes; 0 for standard input and pipes.
         stamp: changes when the content does (size, mtime, sampled hash; the commit for the Hub).
     """
 
@@ -74,7 +80,12 @@ class InputFile:
     @property
     def is_columnar(self) -> bool:
         """Whether it is read by columns (record batches) and not as text."""
-        return self.format in ("parquet", "arrow", "hub")
+        return self.format in ("csv", "parquet", "arrow", "hub")
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether it can be read only once, by this process: standard input, or a named pipe."""
+        return self.path == STDIN or self.stamp == _PIPE
 
     def check_unchanged(self) -> None:
         """Compares size and time of a local file with those when the build was planned.
@@ -82,7 +93,7 @@ class InputFile:
         Raises:
             SourceError: it was written to since, so that its pieces may not fit together.
         """
-        if self.path == STDIN or "://" in self.path:
+        if self.is_stream or "://" in self.path:
             return
         if not self.stamp.startswith(_stat_stamp(os.stat(self.path))):
             raise SourceError(
@@ -92,8 +103,8 @@ class InputFile:
 
     def open(self) -> IO[bytes]:
         """Opens it for reading bytes."""
-        if self.path == STDIN:
-            return standard_input()  # type: ignore[return-value]
+        if self.is_stream:
+            return stream_at(self.path)  # type: ignore[return-value]
         if "://" in self.path:
             return open_remote(self.path)
         return open(self.path, "rb")
@@ -149,8 +160,18 @@ class TruncatedError(Exception):
         self.position = position
 
 
-def decompressed(raw: IO[bytes], compression: str | None) -> Read:
+def decompressed(
+    raw: IO[bytes],
+    compression: str | None,
+    on_trailing: Callable[[int], None] = lambda position: None,
+) -> Read:
     """A function that reads up to n bytes of content; all members and frames of a file count.
+
+    Args:
+        raw: the compressed file.
+        compression: `gz`, `zst` or None.
+        on_trailing: called with their position when bytes of something else follow the last
+            member; they are ignored.
 
     Raises (from the function):
         TruncatedError: after all that could be read.
@@ -160,11 +181,19 @@ def decompressed(raw: IO[bytes], compression: str | None) -> Read:
     # read1 hands over what there is before it meets a broken end; read would lose it.
     opened: Any = gzip.GzipFile(fileobj=raw) if compression == "gz" else zstd.ZstdFile(raw)
 
+    found, at_end = 0, False
+
     def read(size: int) -> bytes:
+        nonlocal found, at_end
         try:
-            data: bytes = opened.read1(size)
-        except (EOFError, gzip.BadGzipFile, zlib.error, zstd.ZstdError):
+            data: bytes = b"" if at_end else opened.read1(size)
+        except (EOFError, gzip.BadGzipFile, zlib.error, zstd.ZstdError) as error:
+            if found and str(error).startswith(_NO_MEMBER):
+                on_trailing(raw.tell())
+                at_end = True
+                return b""
             raise TruncatedError(raw.tell()) from None
+        found += len(data)
         return data
 
     return read
@@ -189,33 +218,62 @@ def format_of(path: str) -> tuple[Format, str | None]:
     return found, compression
 
 
-def local_files(spec: str) -> list[InputFile]:
-    """The files that a path or glob names, sorted by name.
+def local_files(spec: str) -> tuple[list[InputFile], int]:
+    """The files that a path, folder or glob names, sorted by name.
+
+    Returns:
+        The files, and how many others a folder has that cannot be read.
 
     Raises:
-        SourceError: there are none, or the path is a directory.
+        SourceError: there are none.
     """
     if os.path.isdir(spec):
-        raise SourceError(f"{spec!r} is a directory", **_suggestions(spec))
+        return _files_under(spec)
     if os.path.isfile(spec):
-        return [_local_file(spec)]
+        return [_local_file(spec)], 0
+    if os.path.exists(spec) and stat.S_ISFIFO(os.stat(spec).st_mode):
+        return [_stream_file(spec, None)], 0
     paths = sorted(p for p in glob.glob(spec, recursive=True) if os.path.isfile(p))
     if not paths:
         folder = os.path.dirname(spec) or "."
         raise SourceError(f"no file matches {spec!r}", **_suggestions(folder))
-    return [_local_file(path) for path in paths]
+    return [_local_file(path) for path in paths], 0
+
+
+def _files_under(folder: str) -> tuple[list[InputFile], int]:
+    """The readable files of a folder and its folders; hidden ones are left out."""
+    paths = sorted(
+        os.path.join(root, name)
+        for root, folders, names in os.walk(folder)
+        if not os.path.basename(root).startswith(".") or root == folder
+        for name in names
+        if not name.startswith(".")
+    )
+    readable = [path for path in paths if _is_readable(path)]
+    if not readable:
+        raise SourceError(
+            f"{folder!r} is a directory without a file to read", **_suggestions(folder)
+        )
+    return [_local_file(path) for path in readable], len(paths) - len(readable)
+
+
+def _is_readable(name: str) -> bool:
+    try:
+        return bool(format_of(name))
+    except SourceError:
+        return False
 
 
 def _local_file(path: str) -> InputFile:
     found, compression = format_of(path)
     with os_errors_as_source_errors(path):
-        stat = os.stat(path)
-        stamp = f"{_stat_stamp(stat)}{_sampled_hash(path, stat.st_size)}"
-    return InputFile(path, found, compression, stat.st_size, stamp)
+        status = os.stat(path)
+        stamp = f"{_stat_stamp(status)}{_sampled_hash(path, status.st_size)}"
+    return InputFile(path, found, compression, status.st_size, stamp)
 
 
-def _stat_stamp(stat: os.stat_result) -> str:
-    return f"{stat.st_size}-{stat.st_mtime_ns}-"
+def _stat_stamp(status: os.stat_result) -> str:
+    return f"{status.st_size}-{status.st_mtime_ns}-"
 
 
 def _sampled_hash(path: str, size: int) -> str:
@@ -242,7 +300,7 @@ def _suggestions(folder: str) -> dict[str, Any]:
     }
 
 
-class StandardInput(io.RawIOBase):
+class ReadOnceStream(io.RawIOBase):
     """A stream that can be read again from its start until `start_counting`."""
 
     def __init__(self, stream: IO[bytes]) -> None:
@@ -264,7 +322,7 @@ class StandardInput(io.RawIOBase):
         """
         if self._has_dropped:
             raise SourceError(
-                "standard input would have to be read again, which it cannot be",
+                "a pipe or standard input would have to be read again, which it cannot be",
                 hint="count it with --encoder tokenizers, or from a file",
             )
         self._is_counting = True
@@ -292,9 +350,9 @@ class StandardInput(io.RawIOBase):
 
 
 @cache
-def standard_input() -> StandardInput:
-    """The one reader of standard input."""
-    return StandardInput(sys.stdin.buffer)
+def stream_at(path: str) -> ReadOnceStream:
+    """The one reader of standard input, or of a named pipe."""
+    return ReadOnceStream(sys.stdin.buffer if path == STDIN else open(path, "rb"))
 
 
 def standard_input_file(separator: str | None) -> InputFile:
@@ -306,14 +364,23 @@ def standard_input_file(separator: str | None) -> InputFile:
     Raises:
         SourceError: it is empty.
     """
-    head = standard_input().head
+    return _stream_file(STDIN, separator)
+
+
+def _stream_file(path: str, separator: str | None) -> InputFile:
+    head = stream_at(path).head
     if not head:
-        raise SourceError("standard input is empty", hint="did the command before the pipe fail?")
+        name = "standard input" if path == STDIN else repr(path)
+        raise SourceError(f"{name} is empty", hint="did the command before the pipe fail?")
     compression = next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
-    first = head.removeprefix(BOM).lstrip()[:1]
+    try:
+        start = decompressed(io.BytesIO(head), compression)(1 << 10)
+    except TruncatedError:
+        start = b""
+    first = start.removeprefix(BOM).lstrip()[:1]
     found: Format = "txt"
-    if separator is None and (compression or first == b"{"):
+    if separator is None and (first == b"{" or (compression and not first)):
         found = "jsonl"
     elif separator is None and first == b"[":
         found = "json"
-    return InputFile(STDIN, found, compression, 0, "stdin")
+    return InputFile(path, found, compression, 0, "stdin" if path == STDIN else _PIPE)

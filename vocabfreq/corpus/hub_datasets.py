@@ -182,10 +182,12 @@ def data_set_files(spec: str) -> list[InputFile]:
 
 
 def _hub_file(path: str, size: int, split: Split) -> HubFile | None:
-    """A file for our own readers, None when they do not know its format."""
+    """A file for our own readers, None when `datasets` streams it (CSV has options there)."""
     try:
         found, compression = format_of(path.rsplit("/", 1)[-1])
     except SourceError:
+        return None
+    if found == "csv":
         return None
     return HubFile(split.root + path, found, compression, size, split.commit)
 

@@ -13,28 +13,33 @@ from typing import IO, TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from vocabfreq.corpus.bad_rows import BROKEN, NOT_UTF8, TRUNCATED, BadRows
+from vocabfreq.corpus.bad_rows import BROKEN, NOT_UTF8, TRAILING, TRUNCATED, BadRows
+from vocabfreq.corpus.extraction import Document
 from vocabfreq.corpus.files import (
     BLOCK,
     BOM,
-    STDIN,
     Piece,
     Read,
     TruncatedError,
     decompressed,
-    standard_input,
+    stream_at,
 )
+from vocabfreq.corpus.layouts import MASK_COLUMN, Layout
+from vocabfreq.corpus.messages import KNOWN_ROLES, ContentError
 from vocabfreq.corpus.rows import (
-    MASK_COLUMN,
     BadRowError,
     Batch,
     BatchBuilder,
     IdBatch,
-    Layout,
+    chat_messages,
+    chat_texts,
+    decoder_of,
     id_batch,
     load_line,
 )
 from vocabfreq.errors import SourceError
+from vocabfreq.tokenizer.chat_template import TemplateError
+from vocabfreq.tokenizer.rendering import TurnRenderer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +50,11 @@ Batches = Iterator[Batch | IdBatch]
 
 
 def read_piece(
-    piece: Piece, layout: Layout, bad_rows: BadRows, separator: str | None
+    piece: Piece,
+    layout: Layout,
+    bad_rows: BadRows,
+    separator: str | None = None,
+    renderer: TurnRenderer | None = None,
 ) -> Generator[Batch | IdBatch, None, None]:
     """Reads one piece.
 
@@ -54,21 +63,24 @@ def read_piece(
         layout: where the text is.
         bad_rows: gets the rows that are skipped or repaired; its `lines` grows by the rows read.
         separator: what splits a plain text into documents, None for one document.
+        renderer: of a chat template, None to count the text of the rows.
     """
     if piece.file.is_columnar:
         from vocabfreq.corpus import columnar
 
         columns = columnar.columns_to_read(piece.file, layout)
         for record_batch in record_batches(piece, columns):
-            yield from columnar.read_batch(record_batch, piece.file.name, layout, bad_rows)
+            yield from columnar.read_batch(
+                record_batch, piece.file.name, layout, bad_rows, renderer
+            )
         return
-    if piece.file.path == STDIN:
-        standard_input().start_counting()
+    if piece.file.is_stream:
+        stream_at(piece.file.path).start_counting()
     with piece.file.open() as raw:
         if piece.file.format == "jsonl":
-            yield from _read_jsonl(piece, raw, layout, bad_rows)
+            yield from _read_jsonl(piece, raw, layout, bad_rows, renderer)
         elif piece.file.format == "json":
-            yield from _read_json(piece, raw, layout, bad_rows)
+            yield from _read_json(piece, raw, layout, bad_rows, renderer)
         else:
             yield from _read_txt(piece, raw, bad_rows, separator)
 
@@ -84,38 +96,79 @@ def record_batches(piece: Piece, columns: list[str] | None) -> "Iterator[pa.Reco
     return columnar.record_batches(piece, columns)
 
 
-def _read_jsonl(piece: Piece, raw: IO[bytes], layout: Layout, bad_rows: BadRows) -> Batches:
+def _read_jsonl(
+    piece: Piece, raw: IO[bytes], layout: Layout, bad_rows: BadRows, renderer: TurnRenderer | None
+) -> Batches:
     for block in _blocks(piece, raw, bad_rows):
-        decoded = _decode_block(block, layout, bad_rows)
+        decoded = _decode_block(block, layout, bad_rows, renderer)
         if decoded:
             lines, batch = decoded
             yield batch
             bad_rows.lines += lines
         else:
-            yield from _read_lines(block, piece, layout, bad_rows)
+            yield from _read_lines(block, piece, layout, bad_rows, renderer)
             bad_rows.lines += block.count(b"\n") + (not block.endswith(b"\n"))
 
 
 def _decode_block(
-    block: bytes, layout: Layout, bad_rows: BadRows
+    block: bytes, layout: Layout, bad_rows: BadRows, renderer: TurnRenderer | None
 ) -> tuple[int, Batch | IdBatch] | None:
     """The number of lines of a block, and its batch; None unless every line is a good row."""
+    if layout.kind == "rows":
+        return None
     try:
-        rows = layout.decoder.decode_lines(block)
+        rows = decoder_of(layout).decode_lines(block)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return None
     if not rows or len(rows) != count_lines(block):
         return None
-    if layout.kind == "text":
-        return len(rows), Batch([row.value for row in rows])
-    if layout.kind == "chat":
-        texts = [layout.texts(row.value, bad_rows) for row in rows]
-        return len(rows), Batch([t for many in texts for t in many], [len(many) for many in texts])
+    if layout.kind == "ids":
+        return _decoded_ids(rows, bad_rows)
+    values = [row.value for row in rows]
+    batch = _rendered(values, layout, renderer) if renderer else _texts_of(values, layout)
+    return None if batch is None else (len(rows), batch)
+
+
+def _decoded_ids(rows: list[Any], bad_rows: BadRows) -> tuple[int, IdBatch] | None:
     if any(row.mask is not None and len(row.mask) != len(row.value) for row in rows):
         return None
     numbers = list(range(bad_rows.lines + 1, bad_rows.lines + 1 + len(rows)))
     ids, masks = [row.value for row in rows], [row.mask for row in rows]
     return len(rows), id_batch(ids, masks, numbers, bad_rows)
+
+
+def _texts_of(values: list[Any], layout: Layout) -> Batch | None:
+    """A batch of the rows' own texts, None when a row has to be looked at."""
+    if layout.kind == "text":
+        return Batch(values)
+    batch = Batch(sizes=[])
+    try:
+        for turns in values:
+            texts = chat_texts(turns, layout.roles, batch)
+            batch.texts += texts
+            batch.sizes.append(len(texts))  # type: ignore[union-attr]
+    except ContentError:
+        return None
+    return batch
+
+
+def _rendered(values: list[Any], layout: Layout, renderer: TurnRenderer) -> Batch | None:
+    """A batch of what a chat template makes of the rows, None when a row has to be looked at."""
+    if layout.roles == "all" or (layout.kind == "text" and not layout.answer):
+        return _texts_of(values, layout)
+    try:
+        if layout.kind == "chat":
+            conversations = [chat_messages(turns) for turns in values]
+        else:
+            conversations = [Document(text=text, answer=True).messages() for text in values]
+    except ContentError:
+        return None
+    if any(message["role"] not in KNOWN_ROLES for turns in conversations for message in turns):
+        return None
+    texts = renderer.turns(conversations)
+    if any(isinstance(turns, TemplateError) for turns in texts):
+        return None
+    return Batch([text for turns in texts for text in turns], list(map(len, texts)))  # type: ignore[arg-type, union-attr]
 
 
 def count_lines(block: bytes) -> int:
@@ -136,9 +189,15 @@ def count_lines(block: bytes) -> int:
     return len(breaks) + 1 if regular else -1
 
 
-def _read_lines(data: bytes, piece: Piece, layout: Layout, bad_rows: BadRows) -> Batches:
+def _read_lines(
+    data: bytes,
+    piece: Piece,
+    layout: Layout,
+    bad_rows: BadRows,
+    renderer: TurnRenderer | None,
+) -> Batches:
     """JSON lines one at a time; bad ones are skipped."""
-    builder = BatchBuilder(layout, bad_rows, piece.file.name, "line")
+    builder = BatchBuilder(layout, bad_rows, piece.file.name, "line", renderer)
     for number, line in enumerate(data.split(b"\n"), bad_rows.lines + 1):
         if not line.strip():
             continue
@@ -151,23 +210,28 @@ def _read_lines(data: bytes, piece: Piece, layout: Layout, bad_rows: BadRows) ->
 
 def _decode_line(line: bytes, layout: Layout) -> Any:
     try:
-        row = layout.decoder.decode(line)
+        if layout.kind == "rows":
+            return msgspec.json.decode(line)
+        row = decoder_of(layout).decode(line)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return load_line(line)
-    return {layout.column: row.value, MASK_COLUMN: getattr(row, "mask", None)}
+    value = msgspec.to_builtins(row.value)
+    return {layout.column: value, MASK_COLUMN: getattr(row, "mask", None)}
 
 
-def _read_json(piece: Piece, raw: IO[bytes], layout: Layout, bad_rows: BadRows) -> Batches:
+def _read_json(
+    piece: Piece, raw: IO[bytes], layout: Layout, bad_rows: BadRows, renderer: TurnRenderer | None
+) -> Batches:
     data = _read_all(piece, raw, bad_rows)
     rows = json_rows(data)
     if rows is None and data.lstrip()[:1] == b"[":
         detail = "an array was begun"
         bad_rows.add_row(BROKEN, piece.file.name, "byte", _broken_at(data), detail)
     elif rows is None:
-        yield from _read_lines(data, piece, layout, bad_rows)
+        yield from _read_lines(data, piece, layout, bad_rows, renderer)
     else:
         for start in range(0, len(rows), ROWS_AT_ONCE):
-            builder = BatchBuilder(layout, bad_rows, piece.file.name, "row")
+            builder = BatchBuilder(layout, bad_rows, piece.file.name, "row", renderer)
             for number, row in enumerate(rows[start : start + ROWS_AT_ONCE], start + 1):
                 builder.add(row, number)
             yield from builder.build()
@@ -240,7 +304,8 @@ def _blocks(
     """Blocks of whole records without a BOM; `bad_rows` gets a truncated end."""
     if piece.start:
         raw.seek(piece.start - len(separator))
-    read = decompressed(raw, piece.file.compression)
+    trailing: list[int] = []
+    read = decompressed(raw, piece.file.compression, trailing.append)
     blocks = record_blocks(read, start=piece.start, stop=piece.stop, separator=separator)
     first = piece.start == 0
     try:
@@ -250,6 +315,8 @@ def _blocks(
     except TruncatedError as error:
         detail = f"of {piece.file.size}; what came before it is counted, the rest is lost"
         bad_rows.add_row(TRUNCATED, piece.file.name, "byte", error.position, detail)
+    for position in trailing:
+        bad_rows.add_row(TRAILING, piece.file.name, "byte", position)
 
 
 def record_blocks(

@@ -1,8 +1,7 @@
-"""What a row holds (plain text, a chat, or token ids), and how rows become batches.
+"""How rows become batches of texts or ids.
 
-`find_layout` chooses the column of a source. `Layout.decoder` reads JSON lines at full speed and
-parses no other column; `BatchBuilder` converts rows one at a time, and skips those that do not fit.
-Both use the same types, so they accept the same rows.
+`decoder_of` reads JSON lines of one plain column at full speed and parses no other column.
+`BatchBuilder` takes rows of any layout one at a time, and skips those that do not fit.
 """
 
 import json
@@ -10,39 +9,41 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from vocabfreq.corpus.bad_rows import (
+    ERROR_ROW,
     NO_COLUMN,
     NO_MASK,
+    NO_TEXT,
     NOT_JSON,
     NOT_OBJECT,
     NOT_UTF8,
     NULL,
     SURROGATE,
-    UNKNOWN_ROLE,
+    TEMPLATE,
     WRONG_ITEMS,
     WRONG_MASK,
     WRONG_TYPE,
     BadRows,
 )
-from vocabfreq.errors import SourceError
-
-Kind = Literal["text", "chat", "ids"]
-Roles = Literal["assistant", "all"]
-
-OTHER_ROLES = frozenset(
-    {"user", "human", "system", "developer", "tool", "function", "observation", "environment"}
-    | {"ipython", "prompter", "context", "tool_response", "function_response"}
+from vocabfreq.corpus.extraction import Document
+from vocabfreq.corpus.layouts import MASK_COLUMN, Kind, Layout, Roles
+from vocabfreq.corpus.messages import (
+    CALL_ROLES,
+    ROLES,
+    ContentError,
+    Message,
+    as_message,
+    is_assistant,
+    turn_texts,
 )
-ASSISTANT_ROLES = frozenset({"assistant", "gpt", "model", "chatgpt", "bot", "bard", "bing"})
-CHAT_COLUMNS = ("messages", "conversations")
-KNOWN_COLUMNS = (*CHAT_COLUMNS, "text", "input_ids", "content")
-MASK_COLUMN = "loss_mask"
+from vocabfreq.tokenizer.chat_template import TemplateError
+from vocabfreq.tokenizer.rendering import TurnRenderer
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ITEM_NAMES = {"chat": "turns", "ids": "ids"}
@@ -64,10 +65,12 @@ class Batch:
     Attributes:
         texts: the texts of all documents, in order.
         sizes: texts of each document, None when each has exactly one.
+        uncounted: roles and texts of turns that do not count because nobody knows the role.
     """
 
     texts: list[str] = field(default_factory=list)
     sizes: list[int] | None = None
+    uncounted: list[tuple[str, str]] = field(default_factory=list)
 
 
 @dataclass
@@ -87,145 +90,81 @@ class IdBatch:
     rows: npt.NDArray[np.int64]
 
 
-class _Part(msgspec.Struct):
-    text: str | None = None
-
-
-class _Function(msgspec.Struct):
-    arguments: Any = None
-
-
-class _ToolCall(msgspec.Struct):
-    function: _Function | None = None
-
-
-class Turn(msgspec.Struct):
-    """One chat turn, OpenAI (`role`, `content`) or ShareGPT (`from`, `value`) shaped."""
+class Turn(msgspec.Struct, omit_defaults=True):
+    """A turn of a chat as a row has it: OpenAI's `role` and `content`, or ShareGPT's names."""
 
     role: str | None = None
-    content: str | list[_Part] | None = None
-    reasoning_content: str | None = None
-    tool_calls: list[_ToolCall] | None = None
-    function_call: _Function | None = None
+    content: Any = None
     speaker: str | None = msgspec.field(default=None, name="from")
-    value: str | None = None
-
-    def texts(self) -> list[str]:
-        """What the speaker generated, in the order in which a chat template writes it."""
-        content = self.content if self.content is not None else self.value
-        if isinstance(content, list):
-            content = "".join(part.text or "" for part in content)
-        calls = [self.function_call, *(call.function for call in self.tool_calls or ())]
-        arguments = [call.arguments for call in calls if call and call.arguments is not None]
-        written = [
-            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            for value in arguments
-        ]
-        return [text for text in (self.reasoning_content, content, *written) if text]
-
-
-_TYPES: dict[Kind, Any] = {"text": str, "chat": list[Turn], "ids": list[int]}
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Where a source keeps what is counted.
-
-    Attributes:
-        kind: `text`, `chat` or `ids`.
-        column: name of the column.
-        roles: whose turns of a chat count.
-    """
-
-    kind: Kind
-    column: str
-    roles: Roles = "assistant"
+    value: Any = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    thinking: Any = None
+    tool_calls: Any = None
+    function_call: Any = None
+    name: Any = None
+    tool_call_id: Any = None
 
     @property
-    def decoder(self) -> "msgspec.json.Decoder[Any]":
-        """Decodes a JSON line into an object with `value` and, for ids, `mask`."""
-        return _decoder(self)
-
-    def texts(self, value: Any, bad_rows: BadRows) -> list[str]:
-        """The texts of one converted value: one for a text, one or more a turn for a chat.
-
-        Turns of an unknown role do not count; `bad_rows` gets their number.
-        """
-        if self.kind == "text":
-            return [value]
-        turns = value if self.roles == "all" else [t for t in value if _is_assistant(t, bad_rows)]
-        return [text for turn in turns for text in turn.texts()]
+    def plain(self) -> str | None:
+        """The content, when it is a text and the turn holds nothing else that was written."""
+        content = self.value if self.content is None else self.content
+        if isinstance(content, str) and (
+            self.reasoning_content
+            is self.reasoning
+            is self.thinking
+            is self.tool_calls
+            is self.function_call
+            is None
+        ):
+            return content
+        return None
 
 
 @cache
-def _decoder(layout: Layout) -> "msgspec.json.Decoder[Any]":
-    fields: list[Any] = [("value", _TYPES[layout.kind], msgspec.field(name=layout.column))]
+def decoder_of(layout: Layout) -> "msgspec.json.Decoder[Any]":
+    """Decodes a JSON line into an object with `value` and, for ids, `mask`."""
+    types: dict[Kind, Any] = {"text": str, "chat": list[Turn], "ids": list[int]}
+    fields: list[Any] = [("value", types[layout.kind], msgspec.field(name=layout.column))]
     if layout.kind == "ids":
         fields.append(("mask", list[int] | None, msgspec.field(name=MASK_COLUMN, default=None)))
     return msgspec.json.Decoder(msgspec.defstruct("Row", fields, gc=False))
 
 
-def _is_assistant(turn: Turn, bad_rows: BadRows) -> bool:
-    role = (turn.role or turn.speaker or "").lower()
-    if role in ASSISTANT_ROLES:
-        return True
-    if role not in OTHER_ROLES:
-        bad_rows.add(UNKNOWN_ROLE, 1)
-    return False
+def chat_texts(turns: list[Turn], roles: Roles, batch: Batch) -> list[str]:
+    """The texts of a conversation's turns that count, without a chat template.
 
-
-def find_layout(rows: list[dict[str, Any]], column: str | None, roles: Roles, file: str) -> Layout:
-    """Finds the column to count.
-
-    Args:
-        rows: the first rows of a source.
-        column: the column to count, None to find it.
-        roles: whose turns of a chat count.
-        file: file name for messages.
+    Turns of an unknown role do not count; they go to `batch.uncounted`.
 
     Raises:
-        SourceError: there is no such column, or several could be meant.
+        ContentError: a turn's content has no known text key.
     """
-    kinds: dict[str, Kind | None] = {}
-    for row in rows:
-        for key, value in row.items():
-            kinds[key] = kinds.get(key) or _kind_of(value)
-    columns = ", ".join(map(repr, kinds)) or "no columns at all"
-    name = column or _default_column(kinds)
-    if name is None:
-        raise SourceError(
-            f"{file}: not clear which column to count, there are {columns}",
-            hint="name it with --column",
-        )
-    if name not in kinds:
-        raise SourceError(
-            f"{file}: no column {name!r}",
-            expected=f"one of {columns}",
-            hint="name one of them with --column",
-        )
-    return Layout(kinds[name] or ("chat" if name in CHAT_COLUMNS else "text"), name, roles)
+    texts: list[str] = []
+    for turn in turns:
+        role = (turn.role or turn.speaker or "").lower()
+        meaning = ROLES.get(role)
+        if meaning is None and roles != "all":
+            batch.uncounted += [(role, text) for text in turn_texts(msgspec.to_builtins(turn))]
+        elif meaning == "assistant" or roles == "all":
+            text = turn.plain
+            texts += turn_texts(msgspec.to_builtins(turn)) if text is None else [text] * bool(text)
+    return texts
 
 
-def _kind_of(value: Any) -> Kind | None:
-    """The kind of a value of a column, None when the value does not show it."""
-    if isinstance(value, str | bytes):
-        return "text"
-    if not isinstance(value, list) or not value:
-        return None
-    if all(isinstance(item, dict) and item.keys() & {"role", "from"} for item in value):
-        return "chat"
-    if all(isinstance(item, int) and not isinstance(item, bool) for item in value):
-        return "ids"
-    return None
+def chat_messages(turns: list[Turn]) -> list[Message]:
+    """A conversation as OpenAI messages, for a chat template.
 
-
-def _default_column(kinds: dict[str, Kind | None]) -> str | None:
-    """A column with a known name, else the only one that can be counted."""
-    known = [name for name in KNOWN_COLUMNS if name in kinds]
-    if known:
-        return next((name for name in known if kinds[name]), known[0])
-    countable = [name for name, kind in kinds.items() if kind]
-    return countable[0] if len(countable) == 1 else None
+    Raises:
+        ContentError: a turn's content has no known text key.
+    """
+    messages: list[Message] = []
+    for turn in turns:
+        text, role = turn.plain, (turn.role or turn.speaker or "").lower()
+        if text is None or turn.name or turn.tool_call_id or role in CALL_ROLES:
+            messages.append(as_message(msgspec.to_builtins(turn)))
+        else:
+            messages.append({"role": ROLES.get(role, role), "content": text})
+    return messages
 
 
 def load_line(line: bytes) -> Any:
@@ -251,14 +190,15 @@ class BatchBuilder:
         bad_rows: gets the rows that are skipped or repaired.
         file: base name of the file.
         unit: `line` or `row`, for messages.
+        renderer: of a chat template, None to count the text of the rows.
     """
 
     layout: Layout
     bad_rows: BadRows
     file: str
     unit: str
-    _texts: list[str] = field(default_factory=list)
-    _sizes: list[int] = field(default_factory=list)
+    renderer: TurnRenderer | None = None
+    _documents: list[tuple[int, Document]] = field(default_factory=list)
     _ids: list[list[int]] = field(default_factory=list)
     _masks: list[list[int] | None] = field(default_factory=list)
     _numbers: list[int] = field(default_factory=list)
@@ -266,23 +206,56 @@ class BatchBuilder:
     def add(self, row: Any, number: int) -> None:
         """Adds what a row holds; skips it if it does not fit."""
         try:
-            value = _value(row, self.layout)
-            mask = _mask(row, len(value)) if self.layout.kind == "ids" else None
+            if self.layout.kind == "ids":
+                ids = _ids_in(row, self.layout)
+                self._masks.append(_mask(row, len(ids)))
+                self._ids.append(ids)
+                self._numbers.append(number)
+            else:
+                self._documents += [(number, found) for found in _documents_in(row, self.layout)]
         except BadRowError as error:
             self.skip(error, number)
-            return
-        if self.layout.kind == "ids":
-            self._ids.append(value)
-            self._masks.append(mask)
-            self._numbers.append(number)
-            return
-        texts = self.layout.texts(value, self.bad_rows)
-        self._texts += [self._without_surrogates(text, number) for text in texts]
-        self._sizes.append(len(texts))
 
     def skip(self, error: BadRowError, number: int) -> None:
         """Counts a bad row."""
         self.bad_rows.add_row(str(error), self.file, self.unit, number, error.detail)
+
+    def build(self) -> Iterator[Batch | IdBatch]:
+        """The batch, or nothing when every row was skipped."""
+        if self._ids:
+            yield id_batch(self._ids, self._masks, self._numbers, self.bad_rows)
+        elif self._documents:
+            batch = Batch(sizes=[])
+            for (number, document), texts in zip(self._documents, self._texts(), strict=True):
+                if isinstance(texts, BadRowError):
+                    self.skip(texts, number)
+                    continue
+                batch.texts += [self._without_surrogates(text, number) for text in texts]
+                batch.sizes.append(len(texts))  # type: ignore[union-attr]
+                if self.layout.roles != "all":
+                    batch.uncounted += document.unknown_roles()
+            if batch.sizes:
+                yield batch
+
+    def _texts(self) -> list[list[str] | BadRowError]:
+        """The texts of each document, or why it has none."""
+        renders = self.renderer is not None and self.layout.roles != "all"
+        found: list[list[str] | BadRowError | None] = []
+        conversations = []
+        for _, document in self._documents:
+            try:
+                if renders and (document.turns or document.answer):
+                    conversations.append(document.messages())
+                    found.append(None)
+                else:
+                    found.append(document.texts())
+            except ContentError as error:
+                found.append(BadRowError(WRONG_ITEMS.format("turns"), str(error)))
+        rendered = iter(self.renderer.turns(conversations) if self.renderer else ())
+        return [
+            _own_turns(document, next(rendered)) if texts is None else texts
+            for (_, document), texts in zip(self._documents, found, strict=True)
+        ]
 
     def _without_surrogates(self, text: str, number: int) -> str:
         """Replaces lone surrogates, which no tokenizer takes, by U+FFFD."""
@@ -294,29 +267,60 @@ class BatchBuilder:
                 self.bad_rows.add_row(SURROGATE, self.file, self.unit, number)
         return text
 
-    def build(self) -> Iterator[Batch | IdBatch]:
-        """The batch, or nothing when every row was skipped."""
-        if self._ids:
-            yield id_batch(self._ids, self._masks, self._numbers, self.bad_rows)
-        elif self._sizes:
-            yield Batch(self._texts, self._sizes if self.layout.kind == "chat" else None)
+
+def _own_turns(document: Document, rendered: list[str] | TemplateError) -> list[str] | BadRowError:
+    """Of the rendered turns those that count."""
+    if isinstance(rendered, TemplateError):
+        return BadRowError(TEMPLATE.format(rendered))
+    if not document.turns:
+        return rendered
+    turns = [n for n, turn in enumerate(document.turns) if is_assistant(turn)]
+    return [text for n, text in zip(turns, rendered, strict=True) if n in document.own]
 
 
-def _value(row: Any, layout: Layout) -> Any:
-    """The converted value of the column of any JSON value, or of a row of a table."""
+def _documents_in(row: Any, layout: Layout) -> list[Document]:
+    """The documents of any JSON value, or of a row of a table."""
+    if not isinstance(row, dict):
+        raise BadRowError(NOT_OBJECT)
+    if layout.kind != "rows" and layout.column not in row:
+        raise BadRowError(NO_COLUMN)
+    value = row.get(layout.column)
+    if isinstance(value, bytes):  # files without a string type keep text as binary
+        row = {**row, layout.column: _decoded(value)}
+    if layout.kind != "rows" and not _is_of_kind(row[layout.column], layout):
+        raise BadRowError(_mismatch(row[layout.column], layout.kind))
+    try:
+        documents = layout.documents(row)
+    except ContentError as error:
+        raise BadRowError(NO_TEXT, str(error)) from None
+    if layout.kind == "rows" and not documents:
+        raise BadRowError(ERROR_ROW if row.get("error") else NO_COLUMN)
+    return documents
+
+
+def _is_of_kind(value: Any, layout: Layout) -> bool:
+    if layout.kind == "chat":
+        return isinstance(value, list) and all(isinstance(turn, dict) for turn in value)
+    return isinstance(value, str) or (layout.answer and isinstance(value, list | dict))
+
+
+def _decoded(value: bytes) -> str:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        raise BadRowError(NOT_UTF8) from None
+
+
+def _ids_in(row: Any, layout: Layout) -> list[int]:
+    """The ids of any JSON value, or of a row of a table."""
     if not isinstance(row, dict):
         raise BadRowError(NOT_OBJECT)
     if layout.column not in row:
         raise BadRowError(NO_COLUMN)
-    value = row[layout.column]
     try:
-        if isinstance(value, bytes):  # files without a string type keep text as binary
-            value = value.decode("utf-8")
-        return msgspec.convert(value, _TYPES[layout.kind])
-    except UnicodeDecodeError:
-        raise BadRowError(NOT_UTF8) from None
+        return msgspec.convert(row[layout.column], list[int])
     except (msgspec.ValidationError, TypeError) as error:
-        raise BadRowError(_mismatch(value, layout.kind), str(error)) from None
+        raise BadRowError(_mismatch(row[layout.column], "ids"), str(error)) from None
 
 
 def _mismatch(value: Any, kind: Kind) -> str:

@@ -1,16 +1,16 @@
 """Source specs → shards: units of work that can be counted alone, in any order, once each.
 
 >>> from vocabfreq.corpus.sources import parse_source, plan_source
->>> [shard.name for shard in plan_source(0, parse_source("chat=data/chat.jsonl"))]
+>>> [shard.name for shard in plan_source(0, parse_source("chat=data/chat.jsonl")).shards]
 ['chat.jsonl']
 """
 
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import islice
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from vocabfreq.corpus.files import (
     BLOCK,
@@ -25,8 +25,9 @@ from vocabfreq.corpus.files import (
     standard_input_file,
 )
 from vocabfreq.corpus.hub_datasets import data_set_files, is_data_set
+from vocabfreq.corpus.layouts import FoundLayout, Layout, Roles, find_layout
 from vocabfreq.corpus.readers import MAX_JSON, json_rows, record_batches
-from vocabfreq.corpus.rows import BadRowError, Layout, Roles, find_layout, load_line
+from vocabfreq.corpus.rows import BadRowError, load_line
 from vocabfreq.errors import SourceError
 
 MIN_SHARD_BYTES, MAX_SHARD_BYTES, SHARDS_PER_FILE = 8 << 20, 256 << 20, 16
@@ -41,7 +42,8 @@ class Source:
     Attributes:
         name: its name in the frequency file; unique within a build.
         spec: a path, a glob, `-`, or a Hub data set.
-        column: column to count, None to find it.
+        column: column to count, or a path such as `choices[].message`; a tuple of several, of
+            which each value is a document; None to find it.
         roles: whose turns of a chat count.
         separator: splits plain text into documents, None for a document a file.
         max_documents: the first so many are counted, None for all.
@@ -49,7 +51,7 @@ class Source:
 
     name: str
     spec: str
-    column: str | None = None
+    column: str | tuple[str, ...] | None = None
     roles: Roles = "assistant"
     separator: str | None = None
     max_documents: int | None = None
@@ -109,7 +111,7 @@ class Shard:
     def identity(self) -> Any:
         """Everything about it that decides its counts, as plain JSON."""
         pieces = [(p.file.path, p.file.stamp, p.start, p.stop) for p in self.pieces]
-        layout = (self.layout.kind, self.layout.column, self.layout.roles)
+        layout = astuple(self.layout)
         return [pieces, layout, self.separator, self.limit, self.first]
 
 
@@ -129,44 +131,58 @@ def _default_name(spec: str) -> str:
     if spec == STDIN:
         return "stdin"
     base = re.split(r"[/\\]", spec.rstrip("/"))[-1]
-    ending = r"(\.(jsonl|ndjson|json|parquet|arrow|txt))?(\.(gz|zst))?$"
+    ending = r"(\.(jsonl|ndjson|json|parquet|arrow|csv|tsv|txt))?(\.(gz|zst))?$"
     stem = re.sub(ending, "", base, flags=re.IGNORECASE)
     return re.sub(r"[^\w.-]+", "-", stem).strip("-.") or "source"
 
 
-def plan_source(index: int, source: Source) -> list[Shard]:
+class PlannedSource(NamedTuple):
+    """The shards of a source, and what of its rows is counted."""
+
+    shards: list[Shard]
+    layout: FoundLayout
+    remarks: tuple[str, ...] = ()
+
+
+def plan_source(index: int, source: Source) -> PlannedSource:
     """Cuts a source into shards.
 
     Raises:
         SourceError: there is no such file, or no column that can be counted.
     """
-    files = _find_files(source)
+    remarks: list[str] = []
+    files = _find_files(source, remarks)
     layout = _find_layout(source, files)
     pieces = [piece for file in files for piece in _pieces(file, source)]
     # The first N in plan order are known only to one worker that reads in that order.
     groups = list(_grouped(pieces)) if source.max_documents is None else [tuple(pieces)]
-    return [
-        Shard(index, group, layout, source.separator, source.max_documents, first=n == 0)
-        for n, group in enumerate(groups)
+    limits = source.separator, source.max_documents
+    shards = [
+        Shard(index, group, layout.layout, *limits, first=n == 0) for n, group in enumerate(groups)
     ]
+    return PlannedSource(shards, layout, tuple(remarks))
 
 
-def _find_files(source: Source) -> list[InputFile]:
+def _find_files(source: Source, remarks: list[str]) -> list[InputFile]:
     """The files of a source, in plan order."""
     if source.spec == STDIN:
         return [standard_input_file(source.separator)]
     if is_data_set(source.spec):
         return data_set_files(source.spec)
-    return local_files(source.spec)
+    files, unread = local_files(source.spec)
+    if unread:
+        remarks.append(f"{source.name}: {unread:,} files of {source.spec!r} cannot be read")
+    return files
 
 
-def _find_layout(source: Source, files: list[InputFile]) -> Layout:
+def _find_layout(source: Source, files: list[InputFile]) -> FoundLayout:
     """The layout of the first file with rows; the others have the same."""
     if all(file.format == "txt" for file in files):
-        return Layout("text", "text")
+        return FoundLayout(Layout("text", "text"), {}, 0)
     for file in files:
         if file.format != "txt" and (rows := _first_rows(file)):
-            return find_layout(rows, source.column, source.roles, file.name)
+            columns = (source.column,) if isinstance(source.column, str) else source.column
+            return find_layout(rows, columns or (), source.roles, file.name)
     names = ", ".join(file.name for file in files[:3])
     size = sum(file.size for file in files)
     raise SourceError(

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from vocabfreq.corpus.files import STDIN
 from vocabfreq.corpus.sources import Source
 from vocabfreq.counting.merging import Report, merge_partials
 from vocabfreq.counting.partial_files import (
@@ -69,6 +68,8 @@ def run_plan(plan: Plan, *, progress: Progress | None = None) -> Report:
     with open_work_dir(plan) as work_dir:
         changes = write_manifest(plan, work_dir)
         if progress:
+            for remark in plan.remarks:
+                progress(Notice(remark))
             for change in changes:
                 progress(Notice(f"earlier partial files are of no use: {change}"))
         tasks = _missing_tasks(plan, work_dir, set(plan.keys))
@@ -146,7 +147,7 @@ def _outcomes(tasks: list[Task], plan: Plan, ray: Any) -> Iterator[Outcome]:
     here: list[Task] = []
     elsewhere: list[Task] = []
     for task in tasks:
-        stays = (ray is None and workers == 0) or task.shard.pieces[0].file.path == STDIN
+        stays = (ray is None and workers == 0) or task.shard.pieces[0].file.is_stream
         (here if stays else elsewhere).append(task)
     yield from run_in_this_process(here, plan.worker_config)
     if elsewhere and ray is not None:

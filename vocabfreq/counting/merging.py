@@ -35,6 +35,7 @@ class Report:
         changes: why the partial files of an earlier build were not used.
         resumed: shards that an earlier run had counted.
         shards: all shards.
+        layouts: source name → what of its rows counts; empty for a plan from a file.
     """
 
     table: FrequencyTable
@@ -42,6 +43,7 @@ class Report:
     changes: list[str] = field(default_factory=list)
     resumed: int = 0
     shards: int = 0
+    layouts: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -216,7 +218,12 @@ def make_report(plan: Plan, totals: Totals | list[str]) -> Report:
     pairs = list(zip(plan.sources, totals.sources, strict=True))
     table = FrequencyTable(totals.counts, totals.heldout, _metadata(plan, totals.sources))
     examples = {source.name: total.examples for source, total in pairs}
-    return Report(table, examples, shards=len(plan.shards))
+    rendered = plan.worker_config.template is not None
+    layouts = {
+        source.name: found.describe(rendered=rendered)
+        for source, found in zip(plan.sources, plan.layouts, strict=False)
+    }
+    return Report(table, examples, shards=len(plan.shards), layouts=layouts)
 
 
 def _metadata(plan: Plan, totals: list[SourceTotals]) -> Metadata:
@@ -256,6 +263,9 @@ def _options(plan: Plan) -> dict[str, object]:
     for name in ("roles", "separator", "max_documents"):
         values = [getattr(source, name) for source in plan.sources]
         options[name] = values[0] if all(v == values[0] for v in values) else values
-    columns = {s.source: s.layout.column for s in reversed(plan.shards)}
+    columns = {s.source: s.layout.columns for s in reversed(plan.shards)}
     options["columns"] = {plan.sources[n].name: column for n, column in sorted(columns.items())}
+    if any(shard.layout.is_rendered for shard in plan.shards):
+        template = plan.worker_config.template
+        options["chat_template"] = template.sha256 if template else None
     return options

@@ -8,7 +8,7 @@ counts later notices a file or a tokenizer that changed.
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -18,16 +18,18 @@ import msgspec
 
 from vocabfreq.corpus.files import STDIN, Format, InputFile, Piece
 from vocabfreq.corpus.hub_datasets import HubFile, Split, StreamedFile, is_data_set
-from vocabfreq.corpus.rows import Layout
+from vocabfreq.corpus.layouts import FoundLayout, Layout
 from vocabfreq.corpus.sources import Shard, Source, parse_source, plan_source
 from vocabfreq.counting.shard import WorkerConfig
 from vocabfreq.errors import FileFormatError, MismatchError, OverwriteError, SourceError
 from vocabfreq.storage.atomic import write_atomically
+from vocabfreq.tokenizer.chat_template import ChatTemplate, read_template_file
 from vocabfreq.tokenizer.encoders import EncoderName
 from vocabfreq.tokenizer.info import TokenizerInfo, load_tokenizer
+from vocabfreq.tokenizer.rendering import TurnRenderer
 
-FORMAT = 1
-PARTIAL_FORMAT = 2  # raise it when a shard would count to something else, or be kept otherwise
+FORMAT = 2
+PARTIAL_FORMAT = 3  # raise it when a shard would count to something else, or be kept otherwise
 MAX_PLAN_BYTES = 1 << 30
 EngineName = Literal["local", "ray"]
 
@@ -46,6 +48,8 @@ class CountOptions:
         address: of the Ray cluster, None for one on this machine.
         model_config: folder or repo with the model's `config.json`, as `load_tokenizer` takes it;
             None for the one beside the tokenizer. A plan file keeps it.
+        chat_template: `auto` for the tokenizer's own, a Jinja file, or `off` to count the text of
+            conversations as the rows have it.
     """
 
     holdout: int = 50
@@ -56,6 +60,7 @@ class CountOptions:
     engine: EngineName = "local"
     address: str | None = None
     model_config: str | None = None
+    chat_template: str = "auto"
 
     def __post_init__(self) -> None:
         """Checks the values.
@@ -104,6 +109,8 @@ class Plan:
         tokenizer: the tokenizer.
         tokenizer_spec: the tokenizer as `load_tokenizer` takes it.
         options: the options of the count.
+        layouts: of each source what is counted and what is not; empty for a plan from a file.
+        remarks: what a person should know before the count.
     """
 
     sources: tuple[Source, ...]
@@ -112,12 +119,13 @@ class Plan:
     tokenizer: TokenizerInfo
     tokenizer_spec: str
     options: CountOptions = field(default_factory=CountOptions)
+    layouts: tuple[FoundLayout, ...] = field(default=(), compare=False)
+    remarks: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def worker_config(self) -> WorkerConfig:
         """What all shards share."""
-        info, options = self.tokenizer, self.options
-        return WorkerConfig(info.path, info.sha256, info.rows, options.holdout, options.encoder)
+        return _worker_config(self.tokenizer, self.options, self.shards)
 
     @property
     def bytes(self) -> int:
@@ -156,9 +164,42 @@ def make_plan(
     given = [sources] if isinstance(sources, str | Source | Path) else sources
     parsed = tuple(s if isinstance(s, Source) else parse_source(str(s)) for s in given)
     _check_names(parsed, options.weights or {})
-    shards = tuple(s for n, source in enumerate(parsed) for s in plan_source(n, source))
-    keys = tuple(_fingerprint(shard, info, options) for shard in shards)
-    return Plan(parsed, shards, keys, info, spec, options)
+    planned = [plan_source(n, source) for n, source in enumerate(parsed)]
+    shards = tuple(shard for found in planned for shard in found.shards)
+    config = _worker_config(info, options, shards)
+    if config.template is not None:
+        with TurnRenderer(config.template) as renderer:
+            renderer.check()
+    keys = tuple(_fingerprint(shard, config) for shard in shards)
+    layouts = tuple(found.layout for found in planned)
+    remarks = [*info.remarks, *(remark for found in planned for remark in found.remarks)]
+    remarks += _repeated_files(parsed, shards)
+    if options.chat_template == "auto" and info.chat_template is None:
+        chats = [
+            s.name for s, f in zip(parsed, planned, strict=True) if f.layout.layout.is_rendered
+        ]
+        if chats:
+            remarks.append(
+                f"{info.name} has no chat template: of {', '.join(chats)} the text of the rows is "
+                "counted, without the end of a turn and the markup of calls (--chat-template FILE)"
+            )
+    return Plan(parsed, shards, keys, info, spec, options, layouts, tuple(remarks))
+
+
+def _repeated_files(sources: tuple[Source, ...], shards: Iterable[Shard]) -> list[str]:
+    """A remark for each file that is counted more than once."""
+    twice: dict[str, list[str]] = {}
+    for shard in shards:
+        for piece in shard.pieces:
+            path = piece.file.path
+            if piece.start == 0 and not piece.file.is_stream and "://" not in path:
+                name = f"{path!r} of {sources[shard.source].name}"
+                twice.setdefault(os.path.realpath(path), []).append(name)
+    return [
+        f"{os.path.basename(path)} is counted {len(names)} times: {' and '.join(names[:4])}"
+        for path, names in twice.items()
+        if len(names) > 1
+    ]
 
 
 def _check_names(sources: tuple[Source, ...], weights: Mapping[str, float]) -> None:
@@ -179,10 +220,34 @@ def _check_names(sources: tuple[Source, ...], weights: Mapping[str, float]) -> N
             raise SourceError(f"a weight for {name!r}", expected=f"one of {', '.join(names)}")
 
 
-def _fingerprint(shard: Shard, info: TokenizerInfo, options: CountOptions) -> str:
+def _worker_config(
+    info: TokenizerInfo, options: CountOptions, shards: Iterable[Shard]
+) -> WorkerConfig:
+    template = _chat_template(info, options.chat_template)
+    if not any(shard.layout.is_rendered for shard in shards):
+        template = None
+    config = WorkerConfig(info.path, info.sha256, info.rows, options.holdout, options.encoder)
+    return replace(config, template=template)
+
+
+def _chat_template(info: TokenizerInfo, choice: str) -> ChatTemplate | None:
+    """The template that a build applies.
+
+    Raises:
+        TokenizerError: the file cannot be read.
+    """
+    if choice in ("auto", "off"):
+        return info.chat_template if choice == "auto" else None
+    own = info.chat_template
+    return read_template_file(Path(choice), own.tokens if own else (), info.special_tokens)
+
+
+def _fingerprint(shard: Shard, config: WorkerConfig) -> str:
     """The name of a shard's partial file; shards with equal ones have equal counts."""
-    decisive = [info.sha256, info.rows, options.holdout, options.encoder]
-    identity = [PARTIAL_FORMAT, shard.identity, *decisive]
+    options: list[Any] = [config.sha256, config.rows, config.holdout, config.encoder]
+    if config.template is not None and shard.layout.is_rendered:
+        options += [config.template.source, config.template.tokens, config.template.ends]
+    identity = [PARTIAL_FORMAT, shard.identity, *options]
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:24]
 
 
@@ -238,6 +303,7 @@ class _PlanRecord(msgspec.Struct, frozen=True):
     encoder: EncoderName
     weights: dict[str, float] | None
     work_dir: str
+    chat_template: str
     sources: list[Source]
     layouts: list[Layout]
     files: list[_FileRecord]
@@ -268,6 +334,7 @@ def save_plan(plan: Plan, path: Path) -> None:
         encoder=options.encoder,
         weights=None if options.weights is None else dict(options.weights),
         work_dir=str(options.work_dir.absolute()),
+        chat_template=_lasting_template(options.chat_template),
         sources=list(plan.sources),
         layouts=layouts,
         files=[_file_record(file) for file in files],
@@ -281,6 +348,10 @@ def _lasting_spec(spec: str, revision: str | None) -> str:
     if Path(spec).exists():
         return str(Path(spec).absolute())
     return spec if revision is None else f"{spec.split('@')[0]}@{revision}"
+
+
+def _lasting_template(choice: str) -> str:
+    return choice if choice in ("auto", "off") else str(Path(choice).absolute())
 
 
 def _file_record(file: InputFile) -> _FileRecord:
@@ -331,14 +402,16 @@ def load_plan(path: Path) -> Plan:
         weights=record.weights,
         work_dir=Path(record.work_dir),
         model_config=record.model_config,
+        chat_template=record.chat_template,
     )
     try:
         shards = _restore_shards(record)
     except IndexError:
         raise _damaged(path, "a shard names a file, source or layout that is not there") from None
     keys = tuple(shard.key for shard in record.shards)
+    config = _worker_config(info, options, shards)
     for key, shard in zip(keys, shards, strict=True):
-        if _fingerprint(shard, info, options) != key:
+        if _fingerprint(shard, config) != key:
             raise _damaged(path, f"the fingerprint of {shard.name} is not that of what it names")
     return Plan(tuple(record.sources), shards, keys, info, record.tokenizer, options)
 

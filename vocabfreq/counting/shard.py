@@ -7,7 +7,7 @@ reference.
 
 import hashlib
 from collections.abc import Callable, Iterable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from vocabfreq.corpus.bad_rows import BEYOND_ROWS, TRIVIAL_MASK, BadRows
+from vocabfreq.corpus.bad_rows import BEYOND_ROWS, TRIVIAL_MASK, UNKNOWN_ROLE, BadRows
 from vocabfreq.corpus.readers import read_piece
 from vocabfreq.corpus.rows import Batch, IdBatch
 from vocabfreq.corpus.sources import Shard
 from vocabfreq.errors import IdRangeError, SourceError
+from vocabfreq.tokenizer.chat_template import ChatTemplate
 from vocabfreq.tokenizer.crosscheck import (
     FIRST_SHARD_BYTES,
     CrossCheck,
@@ -37,6 +38,7 @@ from vocabfreq.tokenizer.encoders import (
     TokenizersEncoder,
     make_encoder,
 )
+from vocabfreq.tokenizer.rendering import TurnRenderer
 
 Counts = npt.NDArray[np.int64]
 
@@ -54,6 +56,8 @@ class WorkerConfig:
         rows: V.
         holdout: one document in this many is held out, 0 for none.
         encoder: `auto`, `gigatoken` or `tokenizers`.
+        template: turns conversations and answers into what the model emits; None counts the text
+            of the rows.
     """
 
     tokenizer: Path
@@ -61,6 +65,7 @@ class WorkerConfig:
     rows: int
     holdout: int
     encoder: EncoderName
+    template: ChatTemplate | None = None
 
 
 @dataclass
@@ -157,17 +162,19 @@ class ShardCounter:
         accumulator = _Accumulator(
             shard, total, self.config.holdout, self.reference, choose_encoder
         )
-        for piece in shard.pieces:
-            total.bad_rows.lines, known = 0, len(total.bad_rows.examples)
-            batches = read_piece(piece, shard.layout, total.bad_rows, shard.separator)
-            with closing(batches):  # the reading thread is gone before anyone reads again
-                for batch in batches:
-                    accumulator.add(batch, piece.file.name)
-            _number_within_file(total, shard, known)
-            total.lines.append(total.bad_rows.lines)
-            piece.file.check_unchanged()
-            if accumulator.is_full:
-                break
+        template = self.config.template
+        with TurnRenderer(template) if template else nullcontext() as renderer:
+            for piece in shard.pieces:
+                total.bad_rows.lines, known = 0, len(total.bad_rows.examples)
+                batches = read_piece(piece, shard.layout, total.bad_rows, shard.separator, renderer)
+                with closing(batches):  # the reading thread is gone before anyone reads again
+                    for batch in batches:
+                        accumulator.add(batch, piece.file.name)
+                _number_within_file(total, shard, known)
+                total.lines.append(total.bad_rows.lines)
+                piece.file.check_unchanged()
+                if accumulator.is_full:
+                    break
         return total
 
 
@@ -226,6 +233,7 @@ class _Accumulator:
             self._add_texts(batch)
 
     def _add_texts(self, batch: Batch) -> None:
+        self._report_unknown_roles(batch)
         utf8 = [text.encode() for text in batch.texts]
         self.total.bytes += sum(map(len, utf8))
         if batch.sizes is None:
@@ -239,6 +247,12 @@ class _Accumulator:
         self._add_digests(b"\xff".join(utf8[a:b]) for a, b in pairwise(ends.tolist()))
         encoded = self._encode(batch.texts, utf8)
         self._add_counts(encoded.ids, encoded.offsets[ends])
+
+    def _report_unknown_roles(self, batch: Batch) -> None:
+        """Tells how many tokens do not count because nobody knows who wrote them."""
+        for role in dict.fromkeys(role for role, _ in batch.uncounted):
+            encoded = self.reference.encode([text for r, text in batch.uncounted if r == role])
+            self.total.bad_rows.add(UNKNOWN_ROLE.format(role), len(encoded.ids))
 
     def _encode(self, texts: list[str], utf8: list[bytes]) -> Encoded:
         """Encodes texts; those that the fast encoder may split differently, with the reference."""
