@@ -57,8 +57,8 @@ def whoami(hub: HubServer, request: Request) -> Reply:
     """`whoami`: the user, whose every token may write."""
     hub.check(request)
     token = {"displayName": "test", "role": "write"}
-    told = {"type": "user", "id": "0" * 24, "name": hub.user, "fullname": hub.user, "orgs": []}
-    return json_reply(told | {"auth": {"type": "access_token", "accessToken": token}})
+    reply = {"type": "user", "id": "0" * 24, "name": hub.user, "fullname": hub.user, "orgs": []}
+    return json_reply(reply | {"auth": {"type": "access_token", "accessToken": token}})
 
 
 def create_repo(hub: HubServer, request: Request) -> Reply:
@@ -69,15 +69,15 @@ def create_repo(hub: HubServer, request: Request) -> Reply:
     if kind not in ("model", "dataset"):
         raise RefusedError(400, f"no repos of type {kind!r} here")
     name = f"{asked.get('organization') or hub.user}/{asked['name']}"
-    told = {"url": hub.web(kind, name), "name": name}
+    reply = {"url": hub.web(kind, name), "name": name}
     with hub.lock:
         if (kind, name) in hub.repos:
             error = f"You already created this {kind} repo"
-            return json_reply(told | {"error": error}, 409, {"X-Error-Message": error})
+            return json_reply(reply | {"error": error}, 409, {"X-Error-Message": error})
         private = bool(asked.get("private")) or asked.get("visibility") == "private"
         repo = hub.repos[kind, name] = Repo(f"{kind} {name}", private)
         repo.commit({".gitattributes": ATTRIBUTES}, "main", "initial commit")
-    return json_reply(told)
+    return json_reply(reply)
 
 
 def create_branch(hub: HubServer, request: Request) -> Reply:
@@ -110,11 +110,11 @@ def preupload(hub: HubServer, request: Request) -> Reply:
 def _mode(file: dict[str, Any], present: Files) -> dict[str, Any]:
     path = file["path"]
     large = is_large(path, file["size"])
-    told = {"path": path, "uploadMode": "lfs" if large else "regular", "shouldIgnore": False}
+    reply = {"path": path, "uploadMode": "lfs" if large else "regular", "shouldIgnore": False}
     there = present.get(path)
     if there is not None and is_large(path, len(there)) == large:
-        told["oid"] = sha256(there) if large else git_oid(there)
-    return told
+        reply["oid"] = sha256(there) if large else git_oid(there)
+    return reply
 
 
 def commit(hub: HubServer, request: Request) -> Reply:
@@ -140,15 +140,15 @@ def commit(hub: HubServer, request: Request) -> Reply:
         ref = f"refs/pr/{number}" if pull else ref
         sha = repo.commit(files, ref, header["summary"], header.get("description") or "", head)
     page = hub.web(request.part["kind"], request.part["name"])
-    told = {
+    reply = {
         "success": True,
         "commitOid": sha,
         "commitUrl": f"{page}/commit/{sha}",
         "hookOutput": "",
     }
     if pull:
-        told["pullRequestUrl"] = f"{page}/discussions/{number}"
-    return json_reply(told)
+        reply["pullRequestUrl"] = f"{page}/discussions/{number}"
+    return json_reply(reply)
 
 
 def _apply(repo: Repo, files: Files, action: str, value: dict[str, Any]) -> None:
@@ -187,11 +187,11 @@ def lfs_batch(hub: HubServer, request: Request) -> Reply:
     place = f"{hub.url}{request.path.removesuffix('/batch')}"
     objects = []
     for large in asked["objects"]:
-        told = {"oid": large["oid"], "size": large["size"]}
+        reply = {"oid": large["oid"], "size": large["size"]}
         if large["oid"] not in repo.blobs:
             upload, verify = {"href": f"{place}/{large['oid']}"}, {"href": f"{place}/verify"}
-            told["actions"] = {"upload": upload, "verify": verify}
-        objects.append(told)
+            reply["actions"] = {"upload": upload, "verify": verify}
+        objects.append(reply)
     transfer = "xet" if "xet" in asked.get("transfers", []) else "basic"
     reply = {"transfer": transfer, "objects": objects, "hash_algo": "sha256"}
     return json_reply(reply, headers={"Content-Type": "application/vnd.git-lfs+json"})
@@ -223,11 +223,11 @@ def xet_token(hub: HubServer, request: Request) -> Reply:
         repo.sha(request.part["revision"])
     folder = hub.folder()
     repo.xet.append(folder)
-    told: dict[str, Any] = {"accessToken": "xet", "exp": int(time.time()) + 3600}
-    told["casUrl"] = f"local://{folder}"
+    reply: dict[str, Any] = {"accessToken": "xet", "exp": int(time.time()) + 3600}
+    reply["casUrl"] = f"local://{folder}"
     # The client up to 1.x reads headers, later hf_xet reads the body.
-    headers = {"X-Xet-Cas-Url": told["casUrl"], "X-Xet-Access-Token": "xet"}
-    return json_reply(told, headers=headers | {"X-Xet-Token-Expiration": str(told["exp"])})
+    headers = {"X-Xet-Cas-Url": reply["casUrl"], "X-Xet-Access-Token": "xet"}
+    return json_reply(reply, headers=headers | {"X-Xet-Token-Expiration": str(reply["exp"])})
 
 
 def xet_files(shard: bytes) -> Iterator[tuple[str, str, int]]:

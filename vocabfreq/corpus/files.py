@@ -334,8 +334,10 @@ class ReadOnceStream(io.RawIOBase):
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
         """Fills a buffer with what was kept, then with what is new."""
         data = self._replay.read(len(buffer))
-        if not data:
+        if not data and not self._stream.closed:
             data = self._stream.read(len(buffer))
+            if not data and self._is_counting and self._stream is not sys.stdin.buffer:
+                self._stream.close()  # a named pipe, read to its end
             self._has_dropped |= self._is_counting and bool(data)
             if not self._is_counting:
                 self._head += data

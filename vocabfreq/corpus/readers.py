@@ -309,7 +309,7 @@ def _blocks(
     blocks = record_blocks(read, start=piece.start, stop=piece.stop, separator=separator)
     first = piece.start == 0
     try:
-        for block in _read_ahead(blocks):
+        for block in blocks if 0 < piece.size < BLOCK else _read_ahead(blocks):
             yield block.removeprefix(BOM) if first else block
             first = False
     except TruncatedError as error:
