@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from vocabfreq.errors import TokenizerError
-from vocabfreq.tokenizer import rendering
+from vocabfreq.tokenizer import template_process
 from vocabfreq.tokenizer.chat_template import (
     ChatTemplate,
     TemplateError,
@@ -142,11 +142,11 @@ def test_T5_a_template_that_raises_speaks_for_itself() -> None:
 def test_T6_hostile_templates_are_refused_in_bounds(
     source: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rendering, "SECONDS", 1.0)
+    monkeypatch.setattr(template_process, "SECONDS", 1.0)
     start = time.monotonic()
     with TurnRenderer(template(source)) as renderer, pytest.raises(TokenizerError, match=reason):
         renderer.check()
-    assert time.monotonic() - start < rendering.SECONDS + rendering.GRACE_SECONDS
+    assert time.monotonic() - start < template_process.SECONDS + template_process.GRACE_SECONDS
 
 
 def test_T7_a_generation_prompt_that_opens_the_reasoning() -> None:

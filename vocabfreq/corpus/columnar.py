@@ -17,30 +17,30 @@ from vocabfreq.corpus.bad_rows import BadRows
 from vocabfreq.corpus.extraction import steps_of
 from vocabfreq.corpus.files import BLOCK, InputFile, Piece, Read, decompressed
 from vocabfreq.corpus.layouts import ANSWERS_COLUMN, MASK_COLUMN, REASONING_COLUMNS, Layout
+from vocabfreq.corpus.messages import TOOLS_COLUMN
 from vocabfreq.corpus.rows import Batch, BatchBuilder, IdBatch
 from vocabfreq.errors import SourceError, first_line
 from vocabfreq.tokenizer.rendering import TurnRenderer
 
+_READ_BESIDE = frozenset({*REASONING_COLUMNS, "error", ANSWERS_COLUMN, TOOLS_COLUMN})
+_BESIDE = {"ids": MASK_COLUMN, "chat": TOOLS_COLUMN}
 ROWS_AT_ONCE = 512  # more falls out of the cache between decoding and counting
 
 
 def columns_to_read(file: InputFile, layout: Layout) -> list[str] | None:
-    """The columns to count, and the loss mask of ids where the file has one; None for all."""
+    """The columns to count, with the loss mask of ids and the tools of chats; None for all."""
     if layout.kind == "rows":
         return None if file.format == "hub" else _names_read(file, layout)
-    if layout.kind != "ids" or file.format == "hub":
+    beside = _BESIDE.get(layout.kind)
+    if beside is None or file.format == "hub":
         return [layout.column]
-    return [layout.column, *({MASK_COLUMN} & set(_column_names(file)))]
+    return [layout.column, *({beside} & set(_column_names(file)))]
 
 
 def _names_read(file: InputFile, layout: Layout) -> list[str]:
     """The columns that the paths of a layout begin with, and those read beside them."""
     wanted = {steps_of(path)[0] for path in layout.paths} | set(layout.paths)
-    return [
-        name
-        for name in _column_names(file)
-        if name in wanted or name.lower() in (*REASONING_COLUMNS, "error", ANSWERS_COLUMN)
-    ]
+    return [name for name in _column_names(file) if name in wanted or name.lower() in _READ_BESIDE]
 
 
 def _column_names(file: InputFile) -> list[str]:
@@ -203,16 +203,16 @@ def read_batch(
         bad_rows.lines += batch.num_rows
         return
     column = batch.column(layout.column)
-    has_mask = layout.kind == "ids" and MASK_COLUMN in batch.schema.names
-    mask = batch.column(MASK_COLUMN) if has_mask else None
+    name = _BESIDE.get(layout.kind, "")
+    beside = batch.column(name) if name in batch.schema.names else None
     is_rendered = renderer is not None and layout.answer
-    plain = None if is_rendered else _plain_batch(column, mask, layout, bad_rows.lines)
+    plain = None if is_rendered else _plain_batch(column, beside, layout, bad_rows.lines)
     if plain:
         yield plain
     else:
-        masks = [None] * len(column) if mask is None else mask.to_pylist()
-        for number, row in enumerate(zip(_values(column), masks, strict=True), bad_rows.lines + 1):
-            builder.add(dict(zip((layout.column, MASK_COLUMN), row, strict=True)), number)
+        others = [None] * len(column) if beside is None else beside.to_pylist()
+        for number, row in enumerate(zip(_values(column), others, strict=True), bad_rows.lines + 1):
+            builder.add(dict(zip((layout.column, name), row, strict=True)), number)
         yield from builder.build()
     bad_rows.lines += batch.num_rows
 

@@ -35,6 +35,7 @@ class Document:
         text: the text, where there is no conversation.
         answer: whether the text is an answer of the model, to which a chat template applies.
         reasoning: what the model wrote before the answer.
+        tools: what the row offers the model to call, for a chat template.
     """
 
     turns: list[Message] = field(default_factory=list)
@@ -42,6 +43,7 @@ class Document:
     text: str = ""
     answer: bool = False
     reasoning: str = ""
+    tools: list[Any] | None = None
 
     def texts(self) -> list[str]:
         """The texts that count, without a chat template.

@@ -17,7 +17,7 @@ from vocabfreq.corpus.extraction import (
     values_at,
     with_chosen,
 )
-from vocabfreq.corpus.messages import ContentError, Message, is_turn
+from vocabfreq.corpus.messages import ContentError, Message, is_turn, tools_of
 from vocabfreq.errors import SourceError
 
 Kind = Literal["text", "chat", "ids", "rows"]
@@ -154,6 +154,14 @@ class Layout:
         Raises:
             ContentError: a value holds no text.
         """
+        documents = self._found(row)
+        tools = tools_of(row)
+        for document in documents if tools else ():
+            document.tools = tools
+        return documents
+
+    def _found(self, row: Message) -> list[Document]:
+        """The documents of a row without its tools."""
         if self.kind == "chat":
             return [conversation(row[self.column], every_role=self.roles == "all")]
         if self.kind == "text":

@@ -29,6 +29,7 @@ ROLES = {
     **dict.fromkeys(TOOL_ROLES, "tool"),
 }
 KNOWN_ROLES = frozenset(ROLES.values())
+TOOLS_COLUMN = "tools"  # of conversations: what a chat template gets under this name
 REASONING_KEYS = ("reasoning_content", "thinking", "reasoning")
 # Where the text of an object stands, in the order in which it is looked for.
 TEXT_KEYS = (
@@ -119,7 +120,7 @@ def as_text(arguments: Any) -> str:
 
 def tools_of(row: Message) -> list[Any] | None:
     """The tools that a row offers, as a list or as JSON text; None without any."""
-    tools = row.get("tools")
+    tools = row.get(TOOLS_COLUMN)
     if isinstance(tools, str):
         try:
             tools = json.loads(tools)

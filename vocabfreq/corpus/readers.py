@@ -25,7 +25,8 @@ from vocabfreq.corpus.files import (
     stream_at,
 )
 from vocabfreq.corpus.layouts import MASK_COLUMN, Layout
-from vocabfreq.corpus.messages import KNOWN_ROLES, ContentError
+from vocabfreq.corpus.messages import KNOWN_ROLES, TOOLS_COLUMN, ContentError, tools_of
+from vocabfreq.corpus.plain_chats import plain_batch, plain_conversations
 from vocabfreq.corpus.rows import (
     BadRowError,
     Batch,
@@ -116,6 +117,12 @@ def _decode_block(
     """The number of lines of a block, and its batch; None unless every line is a good row."""
     if layout.kind == "rows":
         return None
+    if layout.kind == "chat" and layout.roles != "all":
+        with_tools = renderer is not None and renderer.template.reads_tools
+        conversations = plain_conversations(block, layout.column, with_tools=with_tools)
+        if conversations and len(conversations) == count_lines(block):
+            plain = plain_batch(conversations, renderer)
+            return None if plain is None else (len(conversations), plain)
     try:
         rows = decoder_of(layout).decode_lines(block)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
@@ -125,7 +132,7 @@ def _decode_block(
     if layout.kind == "ids":
         return _decoded_ids(rows, bad_rows)
     values = [row.value for row in rows]
-    batch = _rendered(values, layout, renderer) if renderer else _texts_of(values, layout)
+    batch = _rendered(rows, layout, renderer) if renderer else _texts_of(values, layout)
     return None if batch is None else (len(rows), batch)
 
 
@@ -152,8 +159,10 @@ def _texts_of(values: list[Any], layout: Layout) -> Batch | None:
     return batch
 
 
-def _rendered(values: list[Any], layout: Layout, renderer: TurnRenderer) -> Batch | None:
+def _rendered(rows: list[Any], layout: Layout, renderer: TurnRenderer) -> Batch | None:
     """A batch of what a chat template makes of the rows, None when a row has to be looked at."""
+    values = [row.value for row in rows]
+    tools = [tools_of({TOOLS_COLUMN: getattr(row, TOOLS_COLUMN, None)}) for row in rows]
     if layout.roles == "all" or (layout.kind == "text" and not layout.answer):
         return _texts_of(values, layout)
     try:
@@ -165,7 +174,7 @@ def _rendered(values: list[Any], layout: Layout, renderer: TurnRenderer) -> Batc
         return None
     if any(message["role"] not in KNOWN_ROLES for turns in conversations for message in turns):
         return None
-    texts = renderer.turns(conversations)
+    texts = renderer.turns(conversations, tools if any(tools) else ())
     if any(isinstance(turns, TemplateError) for turns in texts):
         return None
     return Batch([text for turns in texts for text in turns], list(map(len, texts)))  # type: ignore[arg-type, union-attr]
@@ -216,7 +225,8 @@ def _decode_line(line: bytes, layout: Layout) -> Any:
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return load_line(line)
     value = msgspec.to_builtins(row.value)
-    return {layout.column: value, MASK_COLUMN: getattr(row, "mask", None)}
+    extra = {MASK_COLUMN: getattr(row, "mask", None), TOOLS_COLUMN: getattr(row, "tools", None)}
+    return extra | {layout.column: value}
 
 
 def _read_json(

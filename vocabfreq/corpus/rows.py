@@ -36,6 +36,7 @@ from vocabfreq.corpus.layouts import MASK_COLUMN, Kind, Layout, Roles
 from vocabfreq.corpus.messages import (
     CALL_ROLES,
     ROLES,
+    TOOLS_COLUMN,
     ContentError,
     Message,
     as_message,
@@ -123,9 +124,11 @@ class Turn(msgspec.Struct, omit_defaults=True):
 
 @cache
 def decoder_of(layout: Layout) -> "msgspec.json.Decoder[Any]":
-    """Decodes a JSON line into an object with `value` and, for ids, `mask`."""
+    """Decodes a JSON line into an object with `value`; of chats `tools` too, of ids `mask`."""
     types: dict[Kind, Any] = {"text": str, "chat": list[Turn], "ids": list[int]}
     fields: list[Any] = [("value", types[layout.kind], msgspec.field(name=layout.column))]
+    if layout.kind == "chat" and layout.column != TOOLS_COLUMN:
+        fields.append(("tools", Any, msgspec.field(name=TOOLS_COLUMN, default=None)))
     if layout.kind == "ids":
         fields.append(("mask", list[int] | None, msgspec.field(name=MASK_COLUMN, default=None)))
     return msgspec.json.Decoder(msgspec.defstruct("Row", fields, gc=False))
@@ -241,17 +244,18 @@ class BatchBuilder:
         """The texts of each document, or why it has none."""
         renders = self.renderer is not None and self.layout.roles != "all"
         found: list[list[str] | BadRowError | None] = []
-        conversations = []
+        conversations, tools = [], []
         for _, document in self._documents:
             try:
                 if renders and (document.turns or document.answer):
                     conversations.append(document.messages())
+                    tools.append(document.tools)
                     found.append(None)
                 else:
                     found.append(document.texts())
             except ContentError as error:
                 found.append(BadRowError(WRONG_ITEMS.format("turns"), str(error)))
-        rendered = iter(self.renderer.turns(conversations) if self.renderer else ())
+        rendered = iter(self.renderer.turns(conversations, tools) if self.renderer else ())
         return [
             _own_turns(document, next(rendered)) if texts is None else texts
             for (_, document), texts in zip(self._documents, found, strict=True)

@@ -7,7 +7,7 @@ reference.
 
 import hashlib
 from collections.abc import Callable, Iterable
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -122,11 +122,18 @@ class ShardCounter:
     Attributes:
         config: what all shards share.
         reference: the encoder whose ids are right.
+        renderer: of the chat template, None without one; its process starts when first needed.
     """
 
     def __init__(self, config: WorkerConfig) -> None:
         self.config = config
         self.reference = TokenizersEncoder(config.tokenizer)
+        self.renderer = TurnRenderer(config.template) if config.template else None
+
+    def close(self) -> None:
+        """Ends the process that renders chat templates, if there is one."""
+        if self.renderer is not None:
+            self.renderer.close()
 
     @cached_property
     def encoder(self) -> Encoder:
@@ -148,13 +155,25 @@ class ShardCounter:
             SourceError: the shard cannot be read, or tokenizer.json changed since it was planned.
         """
         try:
-            return self._count(shard, lambda: self.encoder)
+            return self._count_rendered(shard, lambda: self.encoder)
         except EncoderMismatchError as mismatch:
-            again = self._count(shard, lambda: self.reference)
+            again = self._count_rendered(shard, lambda: self.reference)
             again.checked, again.code_points = mismatch.checked, mismatch.code_points
         except EncoderFailedError:
-            again = self._count(shard, lambda: self.reference)
+            again = self._count_rendered(shard, lambda: self.reference)
         return replace(again, mismatched=1)
+
+    def _count_rendered(self, shard: Shard, choose_encoder: Callable[[], Encoder]) -> ShardCount:
+        """Counts a shard; if learnt turns differ from rendered ones, again with all rendered."""
+        renderer = self.renderer
+        if renderer is None:
+            return self._count(shard, choose_encoder)
+        renderer.restart()
+        found = self._count(shard, choose_encoder)
+        if not renderer.is_mistaken:
+            return found
+        renderer.restart(learning=False)
+        return self._count(shard, choose_encoder)
 
     def _count(self, shard: Shard, choose_encoder: Callable[[], Encoder]) -> ShardCount:
         zeros = np.zeros(self.config.rows, np.int64)
@@ -162,19 +181,18 @@ class ShardCounter:
         accumulator = _Accumulator(
             shard, total, self.config.holdout, self.reference, choose_encoder
         )
-        template = self.config.template
-        with TurnRenderer(template) if template else nullcontext() as renderer:
-            for piece in shard.pieces:
-                total.bad_rows.lines, known = 0, len(total.bad_rows.examples)
-                batches = read_piece(piece, shard.layout, total.bad_rows, shard.separator, renderer)
-                with closing(batches):  # the reading thread is gone before anyone reads again
-                    for batch in batches:
-                        accumulator.add(batch, piece.file.name)
-                _number_within_file(total, shard, known)
-                total.lines.append(total.bad_rows.lines)
-                piece.file.check_unchanged()
-                if accumulator.is_full:
-                    break
+        for piece in shard.pieces:
+            total.bad_rows.lines, known = 0, len(total.bad_rows.examples)
+            bad_rows, separator = total.bad_rows, shard.separator
+            batches = read_piece(piece, shard.layout, bad_rows, separator, self.renderer)
+            with closing(batches):  # the reading thread is gone before anyone reads again
+                for batch in batches:
+                    accumulator.add(batch, piece.file.name)
+            _number_within_file(total, shard, known)
+            total.lines.append(total.bad_rows.lines)
+            piece.file.check_unchanged()
+            if accumulator.is_full:
+                break
         return total
 
 

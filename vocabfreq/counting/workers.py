@@ -119,10 +119,10 @@ def _save(task: Task, count: ShardCount) -> None:
 
 def run_in_this_process(tasks: list[Task], config: WorkerConfig) -> Iterator[Outcome]:
     """Counts the shards one after the other."""
-    counter = ShardCounter(config)
-    for task in tasks:
-        for answer in run_task(counter, task):
-            yield task, answer
+    with contextlib.closing(ShardCounter(config)) as counter:
+        for task in tasks:
+            for answer in run_task(counter, task):
+                yield task, answer
 
 
 def run_in_workers(tasks: list[Task], config: WorkerConfig, workers: int) -> Iterator[Outcome]:

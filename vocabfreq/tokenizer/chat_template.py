@@ -31,6 +31,9 @@ Render = Callable[..., str]
 
 MAX_TEMPLATE_BYTES = 1 << 20
 TEMPLATE_FILE = "chat_template.jinja"
+LONG = 64  # messages; of a longer conversation a turn is rendered with some of those before it
+WINDOW = 16
+MAX_SYSTEM = 4
 REASONING_FIELDS = ("reasoning_content", "thinking", "reasoning")
 
 
@@ -70,9 +73,16 @@ class ChatTemplate:
             return frozenset()
         for kind in (jinja2.nodes.Compare, jinja2.nodes.Call, jinja2.nodes.Filter):
             for node in tree.find_all(kind):
+                if getattr(getattr(node, "node", None), "name", "") == "raise_exception":
+                    continue  # the words of an error
                 consts = node.find_all(jinja2.nodes.Const)
                 found |= {const.value for const in consts if isinstance(const.value, str)}
         return frozenset(text for text in found if text.strip() and not text.isidentifier())
+
+    @property
+    def reads_tools(self) -> bool:
+        """Whether what it writes can depend on the tools of a conversation."""
+        return "tools" in self.source
 
     def compile(self) -> Render:
         """The render function: `render(messages, add_generation_prompt=False, **variables)`.
@@ -137,7 +147,11 @@ def read_template_file(
 
 
 def emitted_turns(
-    template: ChatTemplate, render: Render, messages: Sequence[Message], **variables: Any
+    template: ChatTemplate,
+    render: Render,
+    messages: Sequence[Message],
+    turns: Sequence[int] | None = None,
+    **variables: Any,
 ) -> list[str]:
     """What the model emits for each assistant turn of a conversation, in order.
 
@@ -145,14 +159,46 @@ def emitted_turns(
         template: the template; its `ends` close a turn.
         render: its render function.
         messages: OpenAI-style messages.
+        turns: the indices of the assistant turns that are wanted, None for all.
         variables: further names for the template, such as `tools`.
 
     Raises:
         TemplateError: the template raises, or does not write an assistant turn after its prompt.
     """
     messages = [normalized(message) for message in messages]
-    turns = [n for n, message in enumerate(messages) if message.get("role") == "assistant"]
-    return [_emitted(template, render, messages[: turn + 1], variables) for turn in turns]
+    roles = [message.get("role") for message in messages]
+    wanted = assistant_turns(roles) if turns is None else turns
+
+    def emitted(turn: int, context: Sequence[int]) -> str:
+        return _emitted(template, render, [messages[n] for n in context], variables)
+
+    contexts = [context_of(roles, turn) for turn in wanted]
+    if wanted and len(contexts[-1]) <= wanted[-1]:
+        whole = range(wanted[-1] + 1)
+        if emitted(wanted[-1], whole) != emitted(wanted[-1], contexts[-1]):
+            contexts = [list(range(turn + 1)) for turn in wanted]
+    return [emitted(turn, context) for turn, context in zip(wanted, contexts, strict=True)]
+
+
+def assistant_turns(roles: Sequence[Any]) -> list[int]:
+    """The indices of the assistant's turns."""
+    return [n for n, role in enumerate(roles) if role == "assistant"]
+
+
+def context_of(roles: Sequence[Any], turn: int) -> list[int]:
+    """The messages that a turn is rendered with, itself the last; all up to `LONG`.
+
+    Rendering every turn of a conversation with all before it takes quadratic time. A turn far
+    into a long one is rendered with the system messages at the start, the messages shortly before
+    it from an assistant's turn on, and the last user message before those.
+    """
+    if turn < LONG:
+        return list(range(turn + 1))
+    head = [n for n in range(MAX_SYSTEM) if roles[n] == "system"]
+    start = next(n for n in range(turn - WINDOW, turn + 1) if roles[n] == "assistant")
+    user = next((n for n in range(start - 1, -1, -1) if roles[n] == "user"), None)
+    anchor = [] if user is None or user in head else [user]
+    return [*head, *anchor, *range(start, turn + 1)]
 
 
 def normalized(message: Message) -> Message:
@@ -172,11 +218,19 @@ def _emitted(
     template: ChatTemplate, render: Render, messages: list[Message], variables: dict[str, Any]
 ) -> str:
     """The text of the last message, as the model emits it."""
+    text = _ended(_after_prompt(render, messages, variables), template.ends)
+    if not text.strip() and str(messages[-1].get("content") or "").strip():
+        raise TemplateError("it writes nothing for an assistant turn")
+    return text
+
+
+def _after_prompt(render: Render, messages: list[Message], variables: dict[str, Any]) -> str:
+    """What the template writes for the last message after the generation prompt."""
     try:
         whole = render(messages, add_generation_prompt=False, **variables)
         prompt = render(messages[:-1], add_generation_prompt=True, **variables)
         if whole.startswith(prompt):
-            return _ended(whole[len(prompt) :], template.ends)
+            return whole[len(prompt) :]
         history = render(messages[:-1], add_generation_prompt=False, **variables)
     except (TemplateError, MemoryError, TimeoutError):
         raise
@@ -187,11 +241,11 @@ def _emitted(
         rest = whole[len(history) :]
         shared = sum(1 for _ in takewhile(_equal, zip(header, rest, strict=False)))
         if shared:
-            return _ended(rest[shared:], template.ends)
+            return rest[shared:]
     start = whole.rfind(header) if header else -1  # earlier turns are rendered in another way
     if start < 0:
         raise TemplateError("an assistant turn does not begin with the generation prompt")
-    return _ended(whole[start + len(header) :], template.ends)
+    return whole[start + len(header) :]
 
 
 def _equal(pair: tuple[str, str]) -> bool:

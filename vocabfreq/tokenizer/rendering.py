@@ -1,45 +1,59 @@
-"""Renders conversations in a child process with bounds on time and memory.
+"""Emitted texts of conversations, most of them put together without rendering.
 
-`TurnRenderer.turns` gives the emitted text of every assistant turn. Most conversations need no
-rendering: what the template puts around a plain content is learnt once for each sequence of roles,
-from a probe with marker contents, and checked against real renderings of a sample.
+What a template puts around a plain content is learnt once for each sequence of roles before it,
+from a probe with marker contents, and held against real renderings of a sample. Every other
+conversation is rendered, in a process of its own (`template_process`).
 """
 
-import contextlib
-import os
+import operator
 import re
-import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from vocabfreq.errors import TokenizerError
 from vocabfreq.tokenizer.chat_template import (
+    LONG,
     ChatTemplate,
     Message,
-    Render,
     TemplateError,
-    emitted_turns,
+    assistant_turns,
+    context_of,
 )
+from vocabfreq.tokenizer.template_process import Answer, BoundsError, Request, TemplateProcess
 
-SECONDS = 5.0  # for one conversation; a plain one takes a millisecond
-MEMORY_BYTES = 512 << 20  # on top of what the child has when it starts
-GRACE_SECONDS = 5.0
-AT_ONCE = 64  # conversations in one request
-MAX_SHAPES = 512
-SAMPLE = 16
+MAX_SHAPES = 4096
+FIRST_SAMPLED = 16  # conversations of a shard that are checked, and then one in SAMPLED_EVERY
+SAMPLED_EVERY = 1024
+MAX_SAMPLED = 1 << 20  # characters of a turn
+MAX_LOST = 16  # conversations of a shard that end the child; then the shard fails
 _SPACE = "\n" * 5 + "\u2003"  # white space whose removal tells strip("\n") from strip()
 _MARKER = _SPACE + "Vf{}\u00a7x" + _SPACE[::-1]
 _PLAIN_KEYS = frozenset({"role", "content"})
-_CHILD = "from vocabfreq.tokenizer.rendering import main; main()"
 
 
-@dataclass(frozen=True)
-class _Wrap:
+class PlainConversation(NamedTuple):
+    """A conversation whose messages have a role and a text and nothing else.
+
+    Attributes:
+        roles: `system`, `user`, `assistant` or `tool` of each message.
+        contents: the text of each.
+    """
+
+    roles: tuple[str, ...]
+    contents: list[str]
+
+    def messages(self) -> list[Message]:
+        """The same as OpenAI messages."""
+        pairs = zip(self.roles, self.contents, strict=True)
+        return [{"role": role, "content": content} for role, content in pairs]
+
+
+Conversation = list[Message] | PlainConversation
+
+
+class _Wrap(NamedTuple):
     r"""What stands around the content of one assistant turn.
 
     Attributes:
@@ -55,9 +69,8 @@ class _Wrap:
     left: str | None
     right: str | None
 
-    def around(self, content: str) -> str:
-        """The emitted text of a turn with this content."""
-        return self.before + content.lstrip(self.left).rstrip(self.right) + self.after
+
+_Shape = list[tuple[int, _Wrap]]
 
 
 @dataclass
@@ -66,44 +79,59 @@ class TurnRenderer:
 
     Attributes:
         template: the template.
-        rendered: conversations rendered by the template, probes left out.
-        learnt: conversations whose turns were put together without rendering.
-        differing: sampled conversations on which the two ways differed; one, and all are rendered.
+        rendered: conversations of this shard that the template rendered, samples left out.
+        learnt: conversations of it whose turns were put together without rendering.
+        differing: sampled turns on which the two ways differed; after one, all are rendered.
     """
 
     template: ChatTemplate
     rendered: int = field(default=0, init=False)
     learnt: int = field(default=0, init=False)
     differing: int = field(default=0, init=False)
-    _wraps: dict[tuple[str, ...], list[_Wrap] | None] = field(default_factory=dict, init=False)
-    _child: "_Child | None" = field(default=None, init=False)
-    _left: int = field(default=SAMPLE, init=False)
+    _shapes: dict[tuple[str, ...], _Shape | None] = field(default_factory=dict, init=False)
+    _wraps: dict[tuple[str, ...], _Wrap | None] = field(default_factory=dict, init=False)
+    _child: TemplateProcess | None = field(default=None, init=False)
+    _seen: int = field(default=0, init=False)
+    _lost: int = field(default=0, init=False)
+    _is_learning: bool = field(default=True, init=False)
 
     def __post_init__(self) -> None:
         """Compiles what finds messages that the template may treat in a way of their own."""
         literals = sorted(self.template.literals | set(self.template.ends), key=len, reverse=True)
         self._special = re.compile("|".join(map(re.escape, literals)) or r"(?!)")
+        shared = set.intersection(*map(set, literals)) if literals else {"\0"}
+        self._sign = min(shared, key=str.isalnum, default="")  # what has none of it is not special
 
-    def turns(self, conversations: Sequence[list[Message]]) -> list[list[str] | TemplateError]:
+    def turns(
+        self, conversations: Sequence[Conversation], tools: Sequence[list[Any] | None] = ()
+    ) -> list[Answer]:
         """The emitted texts of each conversation's assistant turns, or why it cannot be rendered.
 
+        Args:
+            conversations: the conversations.
+            tools: what the template gets as `tools` with each, `()` for none with any.
+
         Raises:
-            TokenizerError: the child process cannot be started.
+            TokenizerError: the child process cannot be started, or too many conversations ended it.
         """
-        found: list[list[str] | TemplateError | None] = [self._plain(c) for c in conversations]
-        missing = [n for n, turns in enumerate(found) if turns is None]
-        sampled = [n for n, turns in enumerate(found) if turns is not None][: self._left]
-        self._left -= len(sampled)
-        self.rendered += len(missing)
-        answers = self._render([conversations[n] for n in missing + sampled])
-        for n, answer in zip(missing, answers, strict=False):
+        offered = tools if tools and self.template.reads_tools else [None] * len(conversations)
+        pairs = zip(conversations, offered, strict=True)
+        found: list[Answer | None]
+        found = [None if given else self._learnt(talk) for talk, given in pairs]
+        if not self._agree(conversations, found):
+            found = [None] * len(found)
+        missing = [n for n, texts in enumerate(found) if texts is None]
+        requests = [Request(_messages(conversations[n]), None, offered[n]) for n in missing]
+        for n, answer in zip(missing, self._render(requests), strict=True):
             found[n] = answer
-        for n, answer in zip(sampled, answers[len(missing) :], strict=True):
-            self.differing += answer != found[n]
-        if self.differing and sampled:
-            return self._render(conversations)
-        self.learnt += len(conversations) - len(missing)
-        return [turns if turns is not None else [] for turns in found]
+        self.rendered += len(missing)
+        self.learnt += len(found) - len(missing)
+        return [answer for answer in found if answer is not None]
+
+    @property
+    def is_mistaken(self) -> bool:
+        """Whether texts were put together before a difference showed; they have to be rendered."""
+        return bool(self.differing and self.learnt)
 
     def check(self) -> None:
         """Renders a first conversation, to refuse what cannot be used before anything is counted.
@@ -113,16 +141,23 @@ class TurnRenderer:
                 or memory.
         """
         conversation = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
-        answer = self._render([conversation])[0]
-        if isinstance(answer, TemplateError) and getattr(answer, "fatal", False):
+        answer = self._render([Request(conversation)])[0]
+        if isinstance(answer, BoundsError):
             raise TokenizerError(
                 f"the chat template cannot be used: {answer}",
                 hint="name another one with --chat-template, or use --chat-template off",
             )
 
-    def restart_sample(self) -> None:
-        """Checks the next plain conversations against real renderings, as for each new shard."""
-        self._left = SAMPLE
+    def restart(self, *, learning: bool = True) -> None:
+        """Begins a new shard, whose texts do not depend on those before it.
+
+        What was learnt is kept, and held against real renderings again.
+
+        Args:
+            learning: whether turns are put together without rendering.
+        """
+        self.rendered = self.learnt = self.differing = self._lost = self._seen = 0
+        self._is_learning = learning
 
     def close(self) -> None:
         """Ends the child process."""
@@ -141,57 +176,120 @@ class TurnRenderer:
     ) -> None:
         self.close()
 
-    def _plain(self, conversation: list[Message]) -> list[str] | None:
+    def _learnt(self, conversation: Conversation) -> list[str] | None:
         """The emitted texts of a conversation without rendering it, None when it has to be."""
-        if self.differing:
+        plain = _plain(conversation)
+        if plain is None or self.differing or not self._is_learning:
             return None
-        roles = []
-        contents = []
-        for message in conversation:
-            content = message.get("content")
-            if message.keys() != _PLAIN_KEYS or not isinstance(content, str) or not content.strip():
+        roles, contents = plain
+        shape = self._shapes.get(roles) or self._shape_of(roles)
+        if shape is None:
+            return None
+        sign, is_special = self._sign, self._special.search
+        for content in contents:
+            if not content or content.isspace() or (sign in content and is_special(content)):
                 return None
-            roles.append(message["role"])
-            contents.append(content)
-        wraps = self._wraps_of(tuple(roles))
-        if wraps is None or any(map(self._special.search, contents)):
+        return [
+            before + contents[n].lstrip(left).rstrip(right) + after
+            for n, (before, after, left, right) in shape
+        ]
+
+    def _agree(self, conversations: Sequence[Conversation], found: list[Answer | None]) -> bool:
+        """Holds a sample of the turns that were put together against real renderings."""
+        short = [
+            n
+            for n, texts in enumerate(found)
+            if isinstance(texts, list) and texts and max(map(len, texts)) <= MAX_SAMPLED
+        ]
+        seen, self._seen = self._seen, self._seen + len(short)
+        requests, put_together = [], []
+        for number, n in enumerate(short, seen):
+            if number >= FIRST_SAMPLED and number % SAMPLED_EVERY:
+                continue
+            messages, texts = _messages(conversations[n]), found[n]
+            turns = assistant_turns([message["role"] for message in messages])
+            requests.append(Request(messages, [turns[n % len(turns)]]))
+            put_together.append([texts[n % len(turns)]])  # type: ignore[index]
+        answers = self._render(requests)
+        self.differing += sum(map(operator.ne, answers, put_together))
+        return not self.differing
+
+    def _shape_of(self, roles: tuple[str, ...]) -> _Shape | None:
+        """What stands around each assistant turn, None when that cannot be learnt."""
+        if roles in self._shapes:
+            return self._shapes[roles]
+        turns = assistant_turns(roles)
+        keys = [tuple(roles[n] for n in context_of(roles, turn)) for turn in turns]
+        missing = [key for key in dict.fromkeys(keys) if key not in self._wraps]
+        if len(self._wraps) + len(missing) > MAX_SHAPES:
             return None
-        own = [c for c, role in zip(contents, roles, strict=True) if role == "assistant"]
-        return [wrap.around(content) for wrap, content in zip(wraps, own, strict=True)]
+        self._wraps |= dict(zip(missing, self._learn(missing), strict=True))
+        wraps = [self._wraps[key] for key in keys]
+        shape = [(n, wrap) for n, wrap in zip(turns, wraps, strict=True) if wrap is not None]
+        found = shape if len(shape) == len(turns) else None
+        if len(self._shapes) < MAX_SHAPES and len(roles) <= LONG:
+            self._shapes[roles] = found
+        return found
 
-    def _wraps_of(self, roles: tuple[str, ...]) -> list[_Wrap] | None:
-        if roles not in self._wraps:
-            if len(self._wraps) >= MAX_SHAPES:
-                return None
-            self._wraps[roles] = self._learn(roles)
-        return self._wraps[roles]
+    def _learn(self, keys: list[tuple[str, ...]]) -> list[_Wrap | None]:
+        """What stands around the last turn of conversations with these roles."""
+        probes = [
+            Request(
+                [{"role": role, "content": _MARKER.format(n)} for n, role in enumerate(key)],
+                [len(key) - 1],
+            )
+            for key in keys
+        ]
+        return [
+            None if isinstance(answer, TemplateError) else _wrap(answer[0], len(key) - 1)
+            for key, answer in zip(keys, self._render(probes), strict=True)
+        ]
 
-    def _learn(self, roles: tuple[str, ...]) -> list[_Wrap] | None:
-        markers = [_MARKER.format(n) for n in range(len(roles))]
-        probe = [{"role": r, "content": m} for r, m in zip(roles, markers, strict=True)]
-        answer = self._render([probe])[0]
-        if isinstance(answer, TemplateError):
-            return None
-        own = [m for m, role in zip(markers, roles, strict=True) if role == "assistant"]
-        wraps = [_wrap(text, marker) for text, marker in zip(answer, own, strict=True)]
-        return None if None in wraps else [wrap for wrap in wraps if wrap]
-
-    def _render(self, conversations: Sequence[list[Message]]) -> list[list[str] | TemplateError]:
-        answers: list[list[str] | TemplateError] = []
-        while len(answers) < len(conversations):
+    def _render(self, requests: list[Request]) -> list[Answer]:
+        answers: list[Answer] = []
+        while len(answers) < len(requests):
             if self._child is None:
-                self._child = _Child(self.template)
-            part = conversations[len(answers) :]
-            answers += self._child.ask(part)
-            if len(answers) < len(conversations):  # the child is gone, and this one ended it
-                answers.append(_fatal("it took too much time or memory"))
+                self._child = TemplateProcess(self.template)
+            answers += self._child.ask(requests[len(answers) :])
+            if len(answers) < len(requests):  # the child is gone, and this one ended it
+                answers.append(BoundsError("it took too much time or memory"))
+                self._count_lost(self._child)
                 self.close()
         return answers
 
+    def _count_lost(self, child: TemplateProcess) -> None:
+        self._lost += 1
+        if self._lost > MAX_LOST:
+            code = child.process.poll()
+            raise TokenizerError(
+                f"the chat template ended the process that renders it {self._lost} times "
+                f"(exit code {code})",
+                expected="conversations that render in bounded time and memory",
+                hint="name another one with --chat-template, or use --chat-template off",
+            )
 
-def _wrap(text: str, marker: str) -> _Wrap | None:
+
+def _plain(conversation: Conversation) -> PlainConversation | None:
+    """A conversation as roles and contents, None when a message holds more than that."""
+    if isinstance(conversation, PlainConversation):
+        return conversation
+    for message in conversation:
+        if message.keys() != _PLAIN_KEYS or not isinstance(message["content"], str):
+            return None
+    return PlainConversation(
+        tuple([message["role"] for message in conversation]),
+        [message["content"] for message in conversation],
+    )
+
+
+def _messages(conversation: Conversation) -> list[Message]:
+    is_plain = isinstance(conversation, PlainConversation)
+    return conversation.messages() if is_plain else conversation  # type: ignore[union-attr, return-value]
+
+
+def _wrap(text: str, number: int) -> _Wrap | None:
     """What stands around a marker, None when it is not there exactly once."""
-    core = marker.strip()
+    core = _MARKER.format(number).strip()
     before, found, after = text.partition(core)
     if not found or core in after:
         return None
@@ -209,123 +307,3 @@ def _stripped(
     if is_there(text, space.strip("\n")):
         return without(text, space.strip("\n")), "\n"
     return text, None
-
-
-def _fatal(text: str) -> TemplateError:
-    error = TemplateError(text)
-    error.fatal = True  # type: ignore[attr-defined]
-    return error
-
-
-class _Child:
-    """The parent's end of a rendering process."""
-
-    def __init__(self, template: ChatTemplate) -> None:
-        path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", _CHILD],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=os.environ | path,
-        )
-        assert self.process.stdin
-        assert self.process.stdout
-        self.requests = Connection(os.dup(self.process.stdin.fileno()), readable=False)
-        self.answers = Connection(os.dup(self.process.stdout.fileno()), writable=False)
-        self.process.stdin.close()
-        self.process.stdout.close()
-        self.requests.send((template, SECONDS))
-
-    def ask(self, conversations: Sequence[list[Message]]) -> Iterator[list[str] | TemplateError]:
-        """Answers as they come; fewer than conversations when the child dies or hangs."""
-        for start in range(0, len(conversations), AT_ONCE):
-            part = conversations[start : start + AT_ONCE]
-            try:
-                self.requests.send(list(part))
-                for _ in part:
-                    if not self.answers.poll(SECONDS + GRACE_SECONDS):
-                        return
-                    kind, value = self.answers.recv()
-                    yield value if kind == "turns" else _error(kind, value)
-            except (EOFError, OSError):
-                return
-
-    def close(self) -> None:
-        self.process.kill()
-        self.requests.close()
-        self.answers.close()
-        self.process.wait()
-
-
-def _error(kind: str, text: str) -> TemplateError:
-    return _fatal(text) if kind == "fatal" else TemplateError(text)
-
-
-def main() -> None:
-    """The child: reads a template, then lists of conversations, and writes an answer for each."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    requests, answers = Connection(os.dup(0)), Connection(os.dup(1))
-    os.dup2(2, 1)  # nothing that a library prints gets between the answers
-    template, seconds = requests.recv()
-    _limit_memory()
-    try:
-        render = template.compile()
-    except TokenizerError as error:
-        refused = "fatal", error.wrong
-        _serve(requests, answers, lambda _: refused)
-    else:
-        _serve(requests, answers, lambda messages: _answer(template, render, messages, seconds))
-
-
-def _serve(
-    requests: "Connection[Any, Any]",
-    answers: "Connection[Any, Any]",
-    answer: Callable[[list[Message]], Any],
-) -> None:
-    while True:
-        try:
-            conversations = requests.recv()
-        except EOFError:
-            return
-        for messages in conversations:
-            answers.send(answer(messages))
-
-
-def _answer(
-    template: ChatTemplate, render: Render, messages: list[Message], seconds: float
-) -> tuple[str, Any]:
-    from jinja2.exceptions import SecurityError
-
-    with _time_limit(seconds):
-        try:
-            return "turns", emitted_turns(template, render, messages)
-        except TimeoutError:
-            return "fatal", f"it took longer than {seconds:g} s"
-        except MemoryError:
-            return "fatal", f"it took more than {MEMORY_BYTES >> 20} MB"
-        except TemplateError as error:
-            cause = error.__context__
-            return ("fatal" if isinstance(cause, SecurityError) else "error"), str(error)
-
-
-@contextlib.contextmanager
-def _time_limit(seconds: float) -> Iterator[None]:
-    def stop(*_: object) -> None:
-        raise TimeoutError
-
-    signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-
-
-def _limit_memory() -> None:
-    """Bounds the address space, where the system can; elsewhere the time limit has to do."""
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
-        used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()  # noqa: SIM115
-        resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_BYTES, used + MEMORY_BYTES))
